@@ -1,0 +1,210 @@
+"""Build and sign a MSG, and open a received one [SSOT 4.2, 9]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from hub.crypto import aead, hpke
+from hub.crypto.hpke import DhSecret, OpenContext
+from hub.crypto.signing import SigningKey
+from hub.errors import ErrorCode, VeenError, WireError
+from hub.limits import DEFAULT, Limits
+from hub.types import AuthRef, ClientId, ClientSeq, DhKey, Hash, Label, LeafHash
+from hub.wire import attachment, ciphertext
+from hub.wire.msg import Msg, aad_of, body_nonce_of
+from hub.wire.payload import PayloadHeader
+from hub.wire.profile import Profile
+
+_BODY_KEY: Final = b"veen/body-k"
+
+ReaderSecret: TypeAlias = bytes | DhSecret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedAttachment:
+    """One attachment as a hub keeps it."""
+
+    coid: Hash
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authored:
+    """A MSG ready to be stored and sent; resend these bytes, never author the event twice."""
+
+    msg: Msg
+    msg_bytes: bytes
+    leaf_hash: LeafHash
+    attachments: tuple[SealedAttachment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The plaintext of a MSG and what opens its attachments."""
+
+    header: PayloadHeader
+    body: bytes = field(repr=False)
+    cap_mismatch: bool  # cap_ref is there and is not the MSG's auth_ref: ingest marks it
+    _aad: bytes = field(repr=False)
+    _context: OpenContext = field(repr=False, compare=False)
+
+    @property
+    def shared_secret(self) -> bytes:
+        """Discloses this one message and no other: for an evidence pack."""
+        return self._context.shared_secret
+
+    def att_key(self, index: int) -> bytes:
+        """The key of attachment `index`, counted from 0."""
+        return attachment.att_key(self._context, index)
+
+    def open_attachment(self, index: int, sealed: bytes) -> bytes:
+        """The plaintext of attachment `index`, or E.FORMAT."""
+        return attachment.open_(self._context, self._aad, index, sealed)
+
+    def check_attachments(self, coids: Sequence[Hash]) -> None:
+        """Raise E.FORMAT unless these are all the attachments, in order (I5)."""
+        expected = attachment.att_root(coids) if coids else None
+        if self.header.att_root != expected:
+            raise WireError("att_root is not the root of these attachments")
+
+
+def author(
+    *,
+    key: SigningKey,
+    profile: Profile,
+    label: Label,
+    client_seq: ClientSeq,
+    prev_ack: int,
+    auth_ref: AuthRef | None,
+    reader_pk: DhKey,
+    header: PayloadHeader,
+    body: bytes,
+    attachments: Sequence[bytes] = (),
+    limits: Limits = DEFAULT,
+    ephemeral: bytes | None = None,
+) -> Authored:
+    """Seal to the reader's key and sign; `ephemeral` is for published vectors only.
+
+    The HPKE context lives and dies here, so no two messages can share one.
+    """
+    _check_draft(header, auth_ref, attachments, limits)
+    context = hpke.seal_setup(reader_pk, ephemeral=ephemeral)
+    client_id = ClientId(key.public)
+    aad = aad_of(
+        profile_id=profile.id,
+        label=label,
+        client_id=client_id,
+        client_seq=client_seq,
+        prev_ack=prev_ack,
+        auth_ref=auth_ref,
+    )
+    sealed = tuple(_seal_attachments(context, aad, attachments, limits))
+    if sealed:
+        header = replace(header, att_root=attachment.att_root(one.coid for one in sealed))
+    nonce = body_nonce_of(
+        label=label, prev_ack=prev_ack, client_id=client_id, client_seq=client_seq
+    )
+    joined = ciphertext.join(
+        context.enc,
+        context.seal(header.encode(), aad),
+        aead.seal(context.export(_BODY_KEY), nonce, body, aad),
+        profile.pad_block,
+    )
+    ciphertext.check_framing(joined, profile.pad_block, limits)
+    msg = Msg.sign(
+        key,
+        profile_id=profile.id,
+        label=label,
+        client_seq=client_seq,
+        prev_ack=prev_ack,
+        auth_ref=auth_ref,
+        ciphertext=joined,
+    )
+    msg_bytes = msg.encode()
+    if len(msg_bytes) > limits.msg_bytes_max:
+        detail = f"MSG of {len(msg_bytes)} bytes is over {limits.msg_bytes_max}"
+        raise WireError(detail, ErrorCode.SIZE)
+    return Authored(msg=msg, msg_bytes=msg_bytes, leaf_hash=msg.leaf_hash(), attachments=sealed)
+
+
+def _check_draft(
+    header: PayloadHeader, auth_ref: AuthRef | None, attachments: Sequence[bytes], limits: Limits
+) -> None:
+    if header.cap_ref is not None and header.cap_ref != auth_ref:
+        raise VeenError(ErrorCode.CAP, "payload_hdr.cap_ref is not MSG.auth_ref")
+    if header.att_root is not None:
+        # Attachments are sealed with keys of the new context, so nobody can know it beforehand.
+        raise WireError("att_root is computed while authoring")
+    if len(attachments) > limits.attachments_per_msg_max:
+        detail = f"{len(attachments)} attachments are over {limits.attachments_per_msg_max}"
+        raise WireError(detail, ErrorCode.SIZE)
+
+
+def _seal_attachments(
+    context: hpke.SealContext, aad: bytes, attachments: Sequence[bytes], limits: Limits
+) -> list[SealedAttachment]:
+    sealed_all = []
+    for index, plaintext in enumerate(attachments):
+        if len(plaintext) + aead.TAG_BYTES > limits.attachment_bytes_max:
+            detail = f"attachment {index} is over {limits.attachment_bytes_max} bytes when sealed"
+            raise WireError(detail, ErrorCode.SIZE)
+        sealed = attachment.seal(context, aad, index, plaintext)
+        sealed_all.append(SealedAttachment(coid=attachment.coid(sealed), sealed=sealed))
+    return sealed_all
+
+
+def open_message(
+    msg: Msg,
+    *,
+    profile: Profile,
+    secret: ReaderSecret | Sequence[ReaderSecret],
+    limits: Limits = DEFAULT,
+) -> Opened:
+    """Open with the first of the stream's secrets, newest first, that fits; else E.FORMAT.
+
+    Opening proves that the sealer knew the reader's public key, not who it was: `msg.verify()`
+    comes first.
+    """
+    parts = _split(msg, profile, limits)
+    secrets = [secret] if isinstance(secret, bytes | DhSecret) else secret
+    aad = msg.aad()
+    for candidate in secrets:
+        context = hpke.open_setup(parts.enc, candidate)
+        try:
+            header_bytes = context.open(parts.hdr_ct, aad)
+        except WireError:
+            continue  # Sealed to another key of the stream, or to none of ours.
+        return _open_body(msg, parts, context, header_bytes, aad)
+    raise WireError(f"does not open with any of {len(secrets)} reader keys")
+
+
+def open_disclosed(
+    msg: Msg, *, profile: Profile, shared_secret: bytes, limits: Limits = DEFAULT
+) -> Opened:
+    """Open one message with its disclosed HPKE shared secret (evidence pack)."""
+    parts = _split(msg, profile, limits)
+    context = hpke.open_from_shared_secret(shared_secret)
+    aad = msg.aad()
+    return _open_body(msg, parts, context, context.open(parts.hdr_ct, aad), aad)
+
+
+def _split(msg: Msg, profile: Profile, limits: Limits) -> ciphertext.Parts:
+    if msg.profile_id != profile.id:
+        raise WireError(f"profile_id {msg.profile_id.hex()}", ErrorCode.PROFILE)
+    return ciphertext.split(msg.ciphertext, profile.pad_block, limits)
+
+
+def _open_body(
+    msg: Msg, parts: ciphertext.Parts, context: OpenContext, header_bytes: bytes, aad: bytes
+) -> Opened:
+    header = PayloadHeader.decode(header_bytes)
+    body = aead.open_(context.export(_BODY_KEY), msg.body_nonce(), parts.body_ct, aad)
+    return Opened(
+        header=header,
+        body=body,
+        cap_mismatch=header.cap_ref is not None and header.cap_ref != msg.auth_ref,
+        _aad=aad,
+        _context=context,
+    )

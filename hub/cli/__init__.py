@@ -1,0 +1,1 @@
+"""The hub's part of the `veen` command; config.cli assembles it [interfaces, Command]."""

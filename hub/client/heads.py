@@ -1,0 +1,222 @@
+"""What this client last verified of each label, so that no hub can rewrite it [RESYNC0.4]."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from hub import mmr
+from hub.errors import ErrorCode, ProofError, StoreError, VeenError
+from hub.storage.disk import FILE_MODE, Disk
+from hub.types import Label, StreamSeq
+from hub.wire import cbor
+from hub.wire.receipt import Receipt
+
+_VERSION: Final = 1
+# A hub refuses to run ahead of its own boot clock; this bound only catches a nonsensical time.
+HUB_TS_AHEAD_MAX_S: Final = 86_400
+
+
+class EquivocationError(ProofError):
+    """Two signed statements of one hub that cannot both be true, carried along as evidence."""
+
+    def __init__(self, detail: str, ours: bytes, theirs: bytes) -> None:
+        super().__init__(detail, ErrorCode.EQUIVOCATION)
+        self.ours = ours
+        self.theirs = theirs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelHead:
+    """The highest verified RECEIPT of a label, and peaks of the prefix that was read whole.
+
+    `size` is at most receipt.stream_seq: a producer sees only receipts of its own messages, so its
+    peaks may stand behind or be absent (size 0).
+    """
+
+    receipt: Receipt
+    size: int = 0
+    peaks: tuple[bytes, ...] = ()  # highest first
+
+    @property
+    def last_stream_seq(self) -> StreamSeq:
+        """The highest sequence whose RECEIPT was verified."""
+        return self.receipt.stream_seq
+
+    def is_whole(self) -> bool:
+        """Whether the peaks are those of the receipt and reproduce its root."""
+        return (
+            self.size == self.receipt.stream_seq
+            and len(self.peaks) == self.size.bit_count()
+            and mmr.root(list(self.peaks)) == self.receipt.mmr_root
+        )
+
+    def encode(self) -> bytes:
+        """The state file's bytes."""
+        return cbor.encode(
+            {
+                "ver": _VERSION,
+                "receipt": self.receipt.encode(),
+                "size": self.size,
+                "peaks": list(self.peaks),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> LabelHead:
+        """Parse a state file."""
+        reader = cbor.Reader(data)
+        reader.map_length(minimum=4, maximum=4)
+        reader.name("ver").uint(exactly=_VERSION)
+        receipt = Receipt.decode(reader.name("receipt").bstr())
+        size = reader.name("size").uint()
+        count = reader.name("peaks").array_length(maximum=64)
+        peaks = tuple(reader.bstr(32) for _ in range(count))
+        reader.end()
+        return cls(receipt=receipt, size=size, peaks=peaks)
+
+
+def check_successor(known: LabelHead | None, receipt: Receipt, *, now: float | None = None) -> None:
+    """Raise unless this RECEIPT can stand in one log with what is already known of its label."""
+    limit = (time.time() if now is None else now) + HUB_TS_AHEAD_MAX_S
+    if receipt.hub_ts > limit:
+        raise ProofError(f"hub_ts {receipt.hub_ts} lies more than a day ahead of this clock")
+    if known is None:
+        return
+    last = known.receipt
+    if receipt.stream_seq == last.stream_seq:
+        same = receipt.leaf_hash == last.leaf_hash and receipt.mmr_root == last.mmr_root
+        if not same:
+            _equivocation(f"two receipts for sequence {last.stream_seq}", last, receipt)
+    earlier, later = sorted((last, receipt), key=lambda one: one.stream_seq)
+    if later.hub_ts < earlier.hub_ts:
+        _equivocation("hub_ts goes backwards within a label", last, receipt)
+    if receipt.stream_seq == last.stream_seq + 1 and known.is_whole():
+        peaks = list(known.peaks)
+        mmr.append(peaks, known.size, receipt.leaf_hash)
+        if mmr.root(peaks) != receipt.mmr_root:
+            detail = f"the root at {receipt.stream_seq} does not extend the one at {known.size}"
+            _equivocation(detail, last, receipt)
+
+
+def _equivocation(detail: str, ours: Receipt, theirs: Receipt) -> None:
+    raise EquivocationError(detail, ours.encode(), theirs.encode())
+
+
+def advance(known: LabelHead | None, receipt: Receipt) -> LabelHead:
+    """The head after a checked RECEIPT; peaks move along while no sequence is skipped."""
+    if known is None:
+        if receipt.stream_seq == 1:
+            return LabelHead(receipt=receipt, size=1, peaks=(receipt.leaf_hash,))
+        return LabelHead(receipt=receipt)
+    if receipt.stream_seq <= known.receipt.stream_seq:
+        return known
+    if receipt.stream_seq == known.size + 1 and known.is_whole():
+        peaks = list(known.peaks)
+        mmr.append(peaks, known.size, receipt.leaf_hash)
+        return LabelHead(receipt=receipt, size=known.size + 1, peaks=tuple(peaks))
+    return replace(known, receipt=receipt)
+
+
+class HeadStore:
+    """One small file per label, replaced whole; in memory only when no directory is given."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._disk = Disk()
+        self._heads: dict[Label, LabelHead] = {}
+        self._unsaved: set[Label] = set()
+        if directory is not None:
+            self._disk.mkdir(directory)
+
+    def get(self, label: Label) -> LabelHead | None:
+        """What is known of a label."""
+        if label not in self._heads:
+            found = self._load(label)
+            if found is None:
+                return None
+            self._heads[label] = found
+        return self._heads[label]
+
+    def put(self, label: Label, head: LabelHead) -> None:
+        """Remember a head; `save` makes it durable."""
+        if self._heads.get(label) != head:
+            self._heads[label] = head
+            self._unsaved.add(label)
+
+    def observe(self, receipt: Receipt) -> None:
+        """Check a RECEIPT against what is known, then remember it."""
+        known = self.get(receipt.label)
+        check_successor(known, receipt)
+        self.put(receipt.label, advance(known, receipt))
+
+    def save(self) -> None:
+        """Write what changed. A head that another process has moved further stays."""
+        if self._directory is not None and self._unsaved:
+            with _held(self._directory / "lock"):
+                for label in sorted(self._unsaved):
+                    self._save(label, self._heads[label])
+        self._unsaved.clear()
+
+    def _save(self, label: Label, head: LabelHead) -> None:
+        stored = self._load(label)
+        if stored is not None and stored.last_stream_seq > head.last_stream_seq:
+            self._heads[label] = stored
+        else:
+            self._write(label, head)
+
+    def _path(self, label: Label) -> Path | None:
+        return None if self._directory is None else self._directory / f"{label.hex()}.head"
+
+    def _load(self, label: Label) -> LabelHead | None:
+        path = self._path(label)
+        if path is None or not path.exists():
+            return None
+        try:
+            head = LabelHead.decode(path.read_bytes())
+        except VeenError as flaw:
+            detail = f"{path} is damaged ({flaw.detail}); remove it to trust the hub's head anew"
+            raise StoreError(detail, ErrorCode.DAMAGE) from flaw
+        if head.receipt.label != label:
+            raise StoreError(f"{path} speaks of another label", ErrorCode.DAMAGE)
+        return head
+
+    def _write(self, label: Label, head: LabelHead) -> None:
+        path = self._path(label)
+        assert path is not None
+        self._disk.write_atomic(path, head.encode())
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Wait for the other processes of this host that share the directory."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def keep_evidence(directory: Path | None, label: Label, found: EquivocationError) -> Path | None:
+    """Store both statements where a report can pick them up; never overwrites older evidence."""
+    if directory is None:
+        return None
+    disk = Disk()
+    names: Mapping[str, bytes] = {
+        "ours.receipt": found.ours,
+        "theirs.receipt": found.theirs,
+        "reason.txt": found.detail.encode() + b"\n",
+    }
+    folder = directory / f"{label.hex()[:16]}-{found.theirs.hex()[-16:]}"
+    disk.mkdir(folder)
+    for name, data in names.items():
+        if not (folder / name).exists():
+            disk.write_atomic(folder / name, data)
+    return folder

@@ -1,0 +1,1 @@
+"""Primitives of the one cryptographic profile [SSOT 3.2]."""

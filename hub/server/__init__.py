@@ -1,0 +1,1 @@
+"""The processes of the data plane: HTTP in front, one writer behind [architecture, Processes]."""

@@ -1,0 +1,41 @@
+"""How refusals and results become HTTP answers of the data plane [interfaces, Hub]."""
+
+from __future__ import annotations
+
+from hub.errors import ERRORS, ErrorCode, VeenError
+from hub.server.http import Response
+from hub.wire import cbor
+
+CBOR = "application/cbor"
+CBOR_SEQ = "application/cbor-seq"
+RETRY_AFTER_S = 1
+_STATUS_OF_TOOL_CODES = {ErrorCode.DAMAGE: ErrorCode.STORE}
+
+
+def error_map(refusal: VeenError) -> bytes:
+    """CBOR {code, detail?}; codes of the tools never travel."""
+    code = _STATUS_OF_TOOL_CODES.get(refusal.code, refusal.code)
+    body: dict[str, cbor.Value] = {"code": str(code)}
+    if refusal.detail:
+        body["detail"] = refusal.detail
+    return cbor.encode(body)
+
+
+def error_response(refusal: VeenError, *, status: int | None = None) -> Response:
+    """A refusal with the status of its code."""
+    code = _STATUS_OF_TOOL_CODES.get(refusal.code, refusal.code)
+    status = status or ERRORS[code].status
+    headers: tuple[tuple[str, str], ...] = ()
+    if status in (429, 503):
+        headers = (("Retry-After", str(refusal.retry_after_s or RETRY_AFTER_S)),)
+    return Response(status, error_map(refusal), CBOR, headers)
+
+
+def unauthorized(refusal: VeenError) -> Response:
+    """A read without a known bearer token."""
+    return Response(401, error_map(refusal), CBOR, (("WWW-Authenticate", "Bearer"),))
+
+
+def cbor_response(value: cbor.Value, status: int = 200) -> Response:
+    """A small CBOR object."""
+    return Response(status, cbor.encode(value), CBOR)

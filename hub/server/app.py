@@ -1,0 +1,393 @@
+"""The routes of the data plane in one worker: what is checked here, what the writer decides.
+
+Form and signature are checked before anything reaches the writer; the queue between the two is
+bounded, and a full one answers E.BUSY at once [OP0.4].
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, perf_counter
+
+from hub.admission.form import check_form
+from hub.errors import ErrorCode, StoreError, VeenError, WireError
+from hub.limits import Limits
+from hub.server import ipc
+from hub.server.answers import (
+    CBOR,
+    CBOR_SEQ,
+    cbor_response,
+    error_map,
+    error_response,
+    unauthorized,
+)
+from hub.server.batch import BatchSubmit, Verified
+from hub.server.http import Request, Respond, Response
+from hub.server.metrics import Snapshot, hub_metrics
+from hub.server.params import Params
+from hub.server.reads import Reads
+from hub.server.submitlog import SubmitLog
+from hub.server.tokens import EpochScope, ReadToken, TokenFile
+from hub.server.uploads import Uploads, hex_bytes
+from hub.storage.layout import Layout
+from hub.storage.reader import LogReader
+from hub.types import Hash
+from hub.wire import cbor
+from hub.wire.profile import Profile
+
+_OPEN_READS = ReadToken(name="open", labels=None)
+_ATTACHMENT = "/attachment/"
+Answer = Callable[[int, bytes], None]  # kind, payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneSettings:
+    """What a worker is told by the writer."""
+
+    data_dir: Path
+    hub_pk: bytes
+    hub_id: bytes
+    open_admission: bool
+    open_reads: bool
+    stream_scoping: bool
+    routing_key: bytes | None  # only where labels change with the epoch
+    log_submits: bool
+    queue_max: int
+    profiles: tuple[Profile, ...]
+    limits: Limits
+
+
+class DataPlane:
+    """The App behind one worker's HTTP server."""
+
+    def __init__(self, settings: PlaneSettings, writer: ipc.Peer) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._hub_pk, self._hub_id = settings.hub_pk, settings.hub_id
+        self._profiles = {profile.id: profile for profile in settings.profiles}
+        self._limits = settings.limits
+        self._metrics = hub_metrics()
+        layout = Layout(settings.data_dir)
+        self._reader = LogReader(settings.data_dir)
+        self._reads = Reads(self._reader, settings.limits, self._metrics)
+        self._tokens = TokenFile(layout.tokens, _epoch_scope(settings, self._reader))
+        self._log = SubmitLog(sys.stderr.buffer if settings.log_submits else None)
+        self._uploads = Uploads(layout, self.ask, is_open=settings.open_admission)
+        self._waiting: dict[int, Answer] = {}
+        self._next_id = 0
+        self._queued = 0  # MSGs that are with the writer
+        self._is_stopping = False
+
+    # -- the App of the HTTP server
+
+    def body_max(self, method: str, path: str, headers: Mapping[str, str]) -> int:
+        """How large a body may be, before one byte of it is read."""
+        limits = self._limits
+        if method == "POST" and path == "/submit":
+            sequence = _media(headers) == CBOR_SEQ
+            return limits.batch_bytes_max if sequence else limits.msg_bytes_max
+        if method == "POST":
+            return limits.cap_bytes_max
+        if method == "PUT" and path.startswith(_ATTACHMENT):
+            return limits.attachment_bytes_max
+        return 0
+
+    def refuse(self, code: str, detail: str, request_id: str) -> Response:
+        """A refusal of the HTTP server itself; a failure of ours names its request."""
+        if code == ErrorCode.INTERNAL:
+            detail = f"{detail}; request {request_id}"
+        return error_response(VeenError(ErrorCode(code), detail))
+
+    def serve(self, request: Request, respond: Respond) -> None:
+        """One request."""
+        try:
+            if request.path == "/submit" and request.method == "POST":
+                self._submit(request, respond)
+            else:
+                self._route(request, respond)
+        except VeenError as refusal:
+            respond(error_response(refusal))
+        except OSError as failure:  # a file that is gone or a disk that does not read
+            respond(error_response(StoreError(f"disk refuses: {failure.strerror}")))
+
+    def _route(self, request: Request, respond: Respond) -> None:
+        path, method = request.path, request.method
+        if path in _POSTS or path == "/submit":
+            if method != "POST":
+                respond(_method_not_allowed("POST"))
+                return
+            _check_media(request, CBOR)
+            kind = _POSTS[path]
+            self.ask(kind, request.body, lambda k, p: respond(_plain(k, p)))
+        elif path.startswith(_ATTACHMENT):
+            self._attachment(request, respond)
+        elif method not in ("GET", "HEAD"):
+            known = path in self._reads.routes or path in _OPEN_GETS
+            respond(_method_not_allowed("GET") if known else _no_route())
+        else:
+            self._get(request, respond)
+
+    def _get(self, request: Request, respond: Respond) -> None:
+        path = request.path
+        if path == "/profile":
+            respond(self._profile())
+        elif path == "/rotations":
+            respond(self._reads.rotations())
+        elif path == "/healthz":
+            self.ask(ipc.HEALTH, b"", lambda k, p: respond(_plain(k, p)))
+        elif path == "/readyz":
+            self.ask(ipc.READY, b"", lambda k, p: respond(_readiness(k, p)))
+        elif path == "/receipt" and "leaf_hash=" in request.query:
+            params = Params(request.query)
+            leaf = params.hash("leaf_hash")
+            params.end()
+            self.ask(ipc.FIND_LEAF, leaf or b"", lambda k, p: respond(_plain(k, p)))
+        elif path == "/metrics":
+            self._with_token(request, respond, self._serve_metrics)
+        elif path in self._reads.routes:
+            route = self._reads.routes[path]
+            self._with_token(
+                request,
+                respond,
+                lambda token, done: done(route(Params(request.query), token)),
+            )
+        else:
+            respond(_no_route())
+
+    def _with_token(
+        self, request: Request, respond: Respond, serve: Callable[[ReadToken, Respond], None]
+    ) -> None:
+        try:
+            token = self._bearer(request)
+        except VeenError as refusal:
+            if refusal.code is not ErrorCode.AUTH:
+                raise
+            respond(unauthorized(refusal))
+            return
+        serve(token, respond)
+
+    def _bearer(self, request: Request) -> ReadToken:
+        if self._settings.open_reads:
+            return _OPEN_READS
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not bearer:
+            raise VeenError(ErrorCode.AUTH, "a bearer token is needed")
+        return self._tokens.find(bearer.strip())
+
+    def _serve_metrics(self, token: ReadToken, respond: Respond) -> None:
+        token.check_all()
+
+        def done(kind: int, payload: bytes) -> None:
+            if kind != ipc.OK:
+                respond(_plain(kind, payload))
+                return
+            respond(Response(200, payload, "text/plain; version=0.0.4; charset=utf-8"))
+
+        self.ask(ipc.METRICS, b"", done)
+
+    def _profile(self) -> Response:
+        settings = self._settings
+        return cbor_response(
+            {
+                "ver": 1,
+                "hub_pk": self._hub_pk,
+                "hub_id": self._hub_id,
+                "profile_ids": sorted(self._profiles),
+                "limits": self._limits.published(),
+                "stream_scoping": settings.stream_scoping,
+                "open_admission": settings.open_admission,
+                "open_reads": settings.open_reads,
+            }
+        )
+
+    # -- the writer's side
+
+    def ask(self, kind: int, payload: bytes, answer: Answer) -> None:
+        self._next_id += 1
+        self._waiting[self._next_id] = answer
+        self._writer.send(kind, self._next_id, payload)
+        if self._is_stopping:
+            self.writer_gone()
+
+    def answered(self, kind: int, ident: int, payload: bytes) -> None:
+        """An answer of the writer."""
+        answer = self._waiting.pop(ident, None)
+        if answer is not None:
+            answer(kind, payload)
+
+    def writer_gone(self) -> None:
+        """Answer whoever waits for a writer that stops: it may be committed, so ask again."""
+        self._is_stopping = True
+        gone = ipc.refusal(VeenError(ErrorCode.BUSY, "the hub is stopping", retry_after_s=1))
+        for ident in list(self._waiting):
+            self.answered(ipc.REFUSED, ident, gone)
+
+    def refresh(self, said: Mapping[str, str]) -> None:
+        """The hub's key changed, or files were replaced."""
+        self._hub_pk = bytes.fromhex(said["hub_pk"])
+        self._hub_id = bytes.fromhex(said["hub_id"])
+        self._reader.reopen()
+
+    def sample(self, connections: int) -> Snapshot:
+        """This worker's metrics."""
+        self._metrics.queue_depth.set(self._queued)
+        self._metrics.http_connections.set(connections)
+        self._metrics.process_rss.set(_rss_bytes(), "worker")
+        return self._metrics.snapshot()
+
+    # -- submit
+
+    def _submit(self, request: Request, respond: Respond) -> None:
+        media = _media(request.headers)
+        if media == CBOR:
+            self._submit_one(request.body, request.received_at, respond)
+        elif media == CBOR_SEQ:
+            items = _items(request.body, self._limits.batch_items_max)
+            asyncio.get_running_loop().create_task(BatchSubmit(self, items, respond).run())
+        else:
+            raise VeenError(ErrorCode.FORMAT, f"send {CBOR} or {CBOR_SEQ}")
+
+    def _check_room(self) -> None:
+        if self._queued >= self._settings.queue_max:
+            raise VeenError(ErrorCode.BUSY, "the queue is full", retry_after_s=1)
+
+    def _submit_one(self, data: bytes, received_at: float, respond: Respond) -> None:
+        """Check form and signature, hand the MSG to the writer, answer with what it says."""
+        item = self.verified(data)
+        if isinstance(item, VeenError):
+            respond(error_response(item))
+            return
+        self.ask(
+            ipc.SUBMIT,
+            item.leaf + data,
+            lambda kind, payload: respond(_single(self.settled(item, kind, payload, received_at))),
+        )
+
+    def verified(self, data: bytes) -> Verified | VeenError:
+        """A MSG of good form and signature, or its refusal; it counts as queued from here on."""
+        started = perf_counter()
+        try:
+            self._check_room()
+            msg = check_form(data, self._profiles, self._limits)
+            msg.verify()
+        except VeenError as refusal:
+            self._metrics.submit_err.inc(str(refusal.code))
+            self._log.refused(data, refusal, (perf_counter() - started) * 1000)
+            return refusal
+        at = perf_counter()
+        verify_ms = (at - started) * 1000
+        self._metrics.verify_latency.observe(verify_ms)
+        self._queued += 1
+        return Verified(data, msg, msg.leaf_hash(), verify_ms, at)
+
+    def settled(
+        self, item: Verified, kind: int, payload: bytes, received_at: float
+    ) -> bytes | VeenError:
+        """The RECEIPT or the writer's refusal, counted and logged."""
+        metrics = self._metrics
+        self._queued -= 1
+        commit_ms = (perf_counter() - item.at) * 1000
+        if kind == ipc.OK:
+            metrics.submit_ok.inc()
+            metrics.commit_latency.observe(commit_ms)
+            metrics.end_to_end_latency.observe((monotonic() - received_at) * 1000)
+            self._log.committed(
+                item.msg, item.leaf, len(item.data), payload, item.verify_ms, commit_ms
+            )
+            return payload
+        refusal = ipc.as_error(payload)
+        metrics.submit_err.inc(str(refusal.code))
+        if refusal.code is ErrorCode.RATE:
+            metrics.rate_limited.inc()
+        self._log.refused(item.data, refusal, item.verify_ms, commit_ms, item.msg, item.leaf)
+        return refusal
+
+    # -- attachments
+
+    def _attachment(self, request: Request, respond: Respond) -> None:
+        name = request.path[len(_ATTACHMENT) :]
+        coid = Hash(hex_bytes(name, 32, "coid", ErrorCode.FORMAT))
+        if request.method == "PUT":
+            self._uploads.put(request, coid, respond)
+        elif request.method in ("GET", "HEAD"):
+            self._with_token(
+                request, respond, lambda token, done: done(self._reads.attachment(coid, token))
+            )
+        else:
+            respond(_method_not_allowed("GET, PUT"))
+
+
+_POSTS: Mapping[str, int] = {
+    "/authorize": ipc.AUTHORIZE,
+    "/report_equivocation": ipc.EQUIVOCATION,
+}
+_OPEN_GETS = frozenset({"/profile", "/rotations", "/healthz", "/readyz", "/metrics"})
+
+
+def _epoch_scope(settings: PlaneSettings, reader: LogReader) -> EpochScope | None:
+    if settings.routing_key is None:
+        return None
+    epochs = frozenset(profile.epoch_sec for profile in settings.profiles if profile.epoch_sec)
+    return EpochScope(reader, settings.routing_key, epochs, settings.limits.clock_skew_epochs)
+
+
+def _media(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _items(body: bytes, items_max: int) -> list[bytes]:
+    """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many."""
+    items: list[bytes] = []
+    pos = 0
+    while pos < len(body):
+        if len(items) == items_max:
+            raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
+        end = cbor.skip(body, pos)
+        items.append(body[pos:end])
+        pos = end
+    return items
+
+
+def _check_media(request: Request, wanted: str) -> None:
+    if _media(request.headers) != wanted:
+        raise VeenError(ErrorCode.FORMAT, f"send {wanted}")
+
+
+def _single(outcome: bytes | VeenError) -> Response:
+    if isinstance(outcome, bytes):
+        return Response(200, outcome, CBOR)
+    return error_response(outcome)
+
+
+def _plain(kind: int, payload: bytes) -> Response:
+    if kind == ipc.OK:
+        return Response(200, payload, CBOR)
+    return error_response(ipc.as_error(payload))
+
+
+def _readiness(kind: int, payload: bytes) -> Response:
+    if kind != ipc.OK:
+        return _plain(kind, payload)
+    said = cbor.decode(payload)
+    assert isinstance(said, dict)
+    if said.get("ready"):
+        return Response(200, payload, CBOR)
+    return Response(503, payload, CBOR, (("Retry-After", "1"),))
+
+
+def _method_not_allowed(allow: str) -> Response:
+    refusal = VeenError(ErrorCode.FORMAT, f"use {allow}")
+    return Response(405, error_map(refusal), CBOR, (("Allow", allow),))
+
+
+def _no_route() -> Response:
+    return error_response(VeenError(ErrorCode.NOTFOUND, "no such route"))
+
+
+def _rss_bytes() -> int:
+    with Path("/proc/self/statm").open(encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * 4096

@@ -1,0 +1,275 @@
+"""The writer: the one process with the keys and the lock; it group-commits [OP0.4, OP0.5].
+
+Whatever has arrived when the last batch is durable forms the next one, at most 100 entries: under
+load batches fill by themselves, and a lone message never waits for company.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import resource
+from collections import deque
+from dataclasses import dataclass
+from typing import cast
+
+from hub import mmr
+from hub.crypto.hashing import ATT_PUT
+from hub.crypto.signing import verify
+from hub.errors import ErrorCode, StoreError, VeenError
+from hub.server import ipc, metrics
+from hub.server.core import HubCore, Outcome, Submission
+from hub.types import AuthRef, Hash, LeafHash
+from hub.wire import cbor
+from hub.wire.profile import PRODUCT
+
+TICK_S = 0.5  # heads are synced at least once a second
+log = logging.getLogger("hub")
+_FAILED = VeenError(ErrorCode.INTERNAL, "the writer failed")
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one frame of a worker submits; answered by one frame."""
+
+    peer: ipc.Peer
+    ident: int
+    kind: int
+    items: list[Submission]
+
+    def answer(self, outcomes: list[Outcome]) -> None:
+        """RECEIPTs and refusals, in the order of the items."""
+        if self.kind == ipc.SUBMIT:
+            kind, payload = _outcome(outcomes[0])
+            self.peer.send(kind, self.ident, payload)
+            return
+        pairs = [_outcome(outcome) for outcome in outcomes]
+        packed = ipc.pack([bytes((kind,)) + payload for kind, payload in pairs])
+        self.peer.send(ipc.OK, self.ident, packed)
+
+
+def _outcome(outcome: Outcome) -> tuple[int, bytes]:
+    if isinstance(outcome, bytes):
+        return ipc.OK, outcome
+    return ipc.REFUSED, ipc.refusal(outcome)
+
+
+class Writer:
+    """Turns frames of the workers into batches of the core."""
+
+    def __init__(self, core: HubCore) -> None:
+        self.core = core
+        self.peers: list[ipc.Peer] = []
+        self.metrics = metrics.hub_metrics()
+        self._samples: dict[int, metrics.Snapshot] = {}
+        self._pending: deque[_Group] = deque()
+        self._pending_items = 0
+        self._scheduled = False
+        self._loop = asyncio.get_running_loop()
+        self._attached_bytes: dict[Hash, int] = {}
+        self._checkpoint_flaw: str | None = None
+        self._disk_flaw: str | None = None
+        self.on_worker_ready = asyncio.Event()
+
+    # -- frames
+
+    def frame(self, peer: ipc.Peer, kind: int, ident: int, payload: bytes) -> None:
+        """One question of a worker."""
+        if kind in (ipc.SUBMIT, ipc.SUBMIT_MANY):
+            parts = [payload] if kind == ipc.SUBMIT else ipc.unpack(payload)
+            items = [Submission(part[32:], LeafHash(part[:32])) for part in parts]
+            self._pending.append(_Group(peer, ident, kind, items))
+            self._pending_items += len(items)
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._commit)
+        elif kind == ipc.SAMPLE:
+            self._samples[id(peer)] = json.loads(payload)
+        elif kind == ipc.OK:
+            self.on_worker_ready.set()
+        else:
+            self._answer(peer, kind, ident, payload)
+
+    def lost(self, peer: ipc.Peer) -> None:
+        """A worker is gone; what it had submitted may still be committed, unanswered."""
+        if peer in self.peers:
+            self.peers.remove(peer)
+        self._samples.pop(id(peer), None)
+
+    def _answer(self, peer: ipc.Peer, kind: int, ident: int, payload: bytes) -> None:
+        try:
+            peer.send(ipc.OK, ident, self._ask(kind, payload))
+        except VeenError as refusal:
+            peer.send(ipc.REFUSED, ident, ipc.refusal(refusal))
+        except OSError as failure:
+            flaw = StoreError(f"disk refuses: {failure.strerror or failure}")
+            peer.send(ipc.REFUSED, ident, ipc.refusal(flaw))
+        except Exception:  # one bad question must not cost the others their worker
+            log.exception("writer.ask_failed kind=%d", kind)
+            peer.send(ipc.REFUSED, ident, ipc.refusal(_FAILED))
+
+    def _ask(self, kind: int, payload: bytes) -> bytes:
+        match kind:
+            case ipc.AUTHORIZE:
+                answer = cbor.encode(self.core.authorize(payload))
+            case ipc.FIND_LEAF:
+                answer = self.core.find_leaf(LeafHash(payload))
+            case ipc.EQUIVOCATION:
+                self.core.report_equivocation(payload)
+                answer = cbor.encode({"ok": True})
+            case ipc.METRICS:
+                answer = metrics.render([self._own_sample(), *self._samples.values()]).encode()
+            case ipc.HEALTH:
+                answer = cbor.encode(self._health())
+            case ipc.READY:
+                reasons = self.reasons_not_ready()
+                answer = cbor.encode({"ready": not reasons, "reasons": reasons})
+            case _:
+                assert kind == ipc.ATTACH, kind
+                answer = self._attach(payload)
+        return answer
+
+    # -- the commit stage
+
+    def _commit(self) -> None:
+        """One batch; more is taken in the next turn, after the sockets were read again."""
+        pending = self._pending
+        taken, count = self._take()
+        syncs = self.core.store.disk.syncs
+        try:
+            outcomes = self.core.submit([item for group in taken for item in group.items])
+        except Exception:  # a flaw of ours: say so, and let the line move on
+            log.exception("writer.commit_failed messages=%d", count)
+            outcomes = [_FAILED] * count
+        start = 0
+        for group in taken:
+            group.answer(outcomes[start : start + len(group.items)])
+            start += len(group.items)
+        if self.core.store.disk.syncs != syncs:
+            self.metrics.batch_messages.observe(count)
+            self.metrics.fsync.inc(by=self.core.store.disk.syncs - syncs)
+            self.metrics.fsync_latency.observe(self.core.store.fsync_s * 1000)
+        if pending:
+            self._loop.call_soon(self._commit)
+        else:
+            self._scheduled = False
+
+    def _take(self) -> tuple[list[_Group], int]:
+        """Whole groups that one sync makes durable: at most 100 entries, at least one group."""
+        taken: list[_Group] = []
+        count = 0
+        while self._pending:
+            size = len(self._pending[0].items)
+            if taken and count + size > self.core.config.limits.commit_entries_max:
+                break
+            taken.append(self._pending.popleft())
+            count += size
+        self._pending_items -= count
+        return taken, count
+
+    # -- time
+
+    async def tick(self) -> None:
+        """Sync heads, make the checkpoints that are due, try a disk that refused."""
+        config = self.core.config
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.core.read_only is not None:
+                continue
+            try:
+                self._sync_heads()
+                before = self.core.checkpoints.created_at
+                now = self.core.now()
+                if self.core.checkpoints.is_due(
+                    now, config.checkpoint_interval_s, config.checkpoint_messages
+                ):
+                    self.core.checkpoint()
+                    if before:
+                        self.metrics.checkpoint_interval.observe(now - before)
+                self._checkpoint_flaw = None
+            except (VeenError, OSError) as flaw:
+                self._checkpoint_flaw = str(flaw)
+            except Exception:  # the clockwork must not stop, whatever it met
+                log.exception("writer.tick_failed")
+                self._checkpoint_flaw = "the hub failed; see its log"
+
+    def _sync_heads(self) -> None:
+        store = self.core.store
+        try:
+            store.check_writable()
+            if store.heads is not None:
+                store.heads.sync()
+            self.core.probe_disk()
+            self._disk_flaw = None
+        except StoreError as flaw:
+            self._disk_flaw = str(flaw)
+        except OSError as flaw:
+            self._disk_flaw = f"disk refuses: {flaw.strerror or flaw}"
+
+    # -- state
+
+    def reasons_not_ready(self) -> list[str]:
+        """Ready means: writable, a checkpoint was signed and verified when due, room in line."""
+        reasons: list[str] = []
+        core = self.core
+        if core.read_only is not None:
+            reasons.append(str(core.read_only))
+        if core.store.segments.failed:
+            reasons.append(core.store.segments.failed)
+        elif flaw := self._disk_flaw or core.disk_flaw:
+            reasons.append(flaw)
+        if self._checkpoint_flaw:
+            reasons.append(f"checkpoint: {self._checkpoint_flaw}")
+        with contextlib.suppress(VeenError):
+            late_s = core.now() - core.checkpoints.created_at
+            limit_s = 2 * core.config.checkpoint_interval_s
+            due = core.checkpoints.is_due(core.now(), limit_s, 10**18)
+            if core.checkpoints.latest is not None and due:
+                reasons.append(f"last checkpoint is {late_s} s old")
+        if self._pending_items >= core.config.limits.queue_max:
+            reasons.append("queue is full")
+        return reasons
+
+    def _health(self) -> dict[str, cbor.Value]:
+        state = self.core.store.state
+        newest = max(state.labels.values(), key=lambda label: label.last_ts, default=None)
+        return {
+            "ok": True,
+            "profile_id": PRODUCT.id,
+            "peaks_count": len(newest.peaks) if newest else 0,
+            "last_stream_seq": newest.size if newest else 0,
+            "last_mmr_root": mmr.root(newest.peaks) if newest and newest.peaks else bytes(32),
+        }
+
+    def _own_sample(self) -> metrics.Snapshot:
+        own = self.metrics
+        own.queue_depth.set(self._pending_items)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        own.process_rss.set(usage.ru_maxrss * 1024, "writer")
+        own.log_bytes.set(self.log_bytes())
+        return own.snapshot()
+
+    def log_bytes(self) -> int:
+        """Bytes of all segments."""
+        layout = self.core.store.layout
+        return sum(layout.segment(number).stat().st_size for number in layout.segment_numbers())
+
+    def _attach(self, payload: bytes) -> bytes:
+        """May this be stored? Only what the capability's subject signed counts against it."""
+        auth_ref, coid, size, sig = cast("tuple[bytes, bytes, int, bytes]", cbor.decode(payload))
+        grant = self.core.gate.state.check_subject(AuthRef(auth_ref), self.core.now())
+        verify(grant.subject, sig, ATT_PUT(auth_ref, coid))
+        used = self._attached_bytes.get(grant.core_id, 0) + size
+        if used > self.core.config.limits.core_attachment_quota_bytes:
+            raise VeenError(ErrorCode.SIZE, "the capability's attachment quota is used up")
+        self._attached_bytes[grant.core_id] = used
+        return b""
+
+    def refresh_workers(self) -> None:
+        """Tell every worker that identity or files changed."""
+        identity = self.core.identity
+        said = {"hub_pk": identity.key.public.hex(), "hub_id": identity.hub_id.hex()}
+        for peer in self.peers:
+            peer.send(ipc.REFRESH, 0, json.dumps(said).encode())

@@ -1,0 +1,317 @@
+"""The one writer of a data directory: admitted entries in, durable receipts out [SSOT 8.1].
+
+One batch: append the MSGs, read them back, recompute leaf and root from what the disk returned,
+sign, append the RECEIPTs, one fdatasync, then index, heads and answers. Until the fdatasync has
+returned nothing of the batch is visible to anyone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from hub import mmr
+from hub.crypto.hashing import LEAF, h, u64be
+from hub.crypto.signing import SigningKey
+from hub.errors import StoreError
+from hub.storage import frames, manifests
+from hub.storage.disk import Disk
+from hub.storage.heads import HeadsFile
+from hub.storage.labels import LabelFiles, pack_position
+from hub.storage.layout import Layout
+from hub.storage.leaves import FLUSH_AT, LeafIndex
+from hub.storage.prune import finish_prune
+from hub.storage.recovery import Recovery, make_directories, start_state, wipe_indexes
+from hub.storage.replay import Ledger
+from hub.storage.segments import SEGMENT_BYTES, SegmentWriter
+from hub.storage.state import Entry, LabelState, LogState, Tentative, write_snapshot
+from hub.types import HubId, Label, LeafHash, MmrRoot, PublicKey, StreamSeq, UnixSeconds
+from hub.wire.receipt import Receipt
+
+_SIG_ITEM_BYTES = 66  # CBOR head and 64 bytes: the ciphertext of a MSG ends right before it
+
+
+@dataclass(slots=True)
+class Pending:
+    """What a committed batch still owes the derived files."""
+
+    label: Label
+    first_size: int
+    nodes: list[bytes]
+    positions: list[bytes]
+    seq: int
+    root: MmrRoot
+
+
+class Batch:
+    """Entries that will become durable together, or not at all."""
+
+    __slots__ = ("_store", "_touched", "order")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._touched: dict[Label, Tentative] = {}
+        self.order: list[tuple[Tentative, Entry]] = []
+
+    def label(self, label: Label) -> Tentative:
+        """The label as this batch leaves it so far."""
+        found = self._touched.get(label)
+        if found is None:
+            base = self._store.state.labels.get(label) or LabelState(label)
+            found = self._touched[label] = Tentative(base)
+        return found
+
+    def add(self, tentative: Tentative, entry: Entry) -> None:
+        """Take one admitted entry."""
+        tentative.add(entry)
+        self.order.append((tentative, entry))
+
+
+class Store:
+    """Owns the log and its indexes. Construct with `open_store`."""
+
+    def __init__(  # noqa: PLR0917 - the parts it is made of
+        self,
+        layout: Layout,
+        disk: Disk,
+        files: LabelFiles,
+        leaves: LeafIndex,
+        state: LogState,
+        hub_id: HubId,
+    ) -> None:
+        self.hub_id = hub_id  # written into each new segment
+        self.layout = layout
+        self.disk = disk
+        self.files = files
+        self.leaves = leaves
+        self.state = state
+        self.segments = SegmentWriter(layout, disk, state.segment, state.offset)
+        self.heads: HeadsFile | None = None  # attached once the guard against forks is satisfied
+        self.segment_bytes = SEGMENT_BYTES
+        self.fsync_s = 0.0  # of the last batch
+        self._pending: list[Pending] = []
+        self._dirty: set[Label] = set()
+        self._is_index_unknown = False
+
+    def begin(self) -> Batch:
+        """A new batch."""
+        return Batch(self)
+
+    def check_writable(self) -> None:
+        """Raise E.STORE while the disk is not known to be sound."""
+        if self.segments.failed:
+            raise StoreError(self.segments.failed)
+        if self._pending:
+            try:
+                self._settle()
+            except OSError as failure:
+                raise _refused(failure) from failure
+
+    def commit(self, batch: Batch, key: SigningKey) -> list[bytes]:
+        """Make the batch durable and return its RECEIPTs, in order of arrival."""
+        try:
+            self.check_writable()
+            if self.segments.number == 0 or self.segments.end >= self.segment_bytes:
+                self.roll()
+            receipts = self._write(batch, key)
+            self._settle()
+        except OSError as failure:
+            raise _refused(failure) from failure
+        return receipts
+
+    def _write(self, batch: Batch, key: SigningKey) -> list[bytes]:
+        segment = self.segments
+        offsets: list[int] = []
+        blocks: list[bytes] = []
+        end = segment.end
+        for _, entry in batch.order:
+            block = frames.frame(frames.MSG, entry.msg)
+            offsets.append(end)
+            end += len(block)
+            blocks.append(block)
+        joined = b"".join(blocks)
+        written = segment.write(joined)
+        if written != joined:
+            segment.failed = "bytes read back differ from bytes written"
+            raise StoreError(segment.failed)
+        signed = self._sign(batch, key, written, offsets)
+        started = perf_counter()
+        segment.finish(len(joined), signed.block)
+        self.fsync_s = perf_counter() - started
+        self._install(batch, signed)
+        return signed.receipts
+
+    def _sign(self, batch: Batch, key: SigningKey, written: bytes, offsets: list[int]) -> _Signed:
+        """Leaf and root from the bytes that the disk returned, then the signature over them."""
+        start = self.segments.end
+        number = self.segments.number
+        peaks = {id(t): list(t.base.peaks) for t, _ in batch.order}
+        pending: dict[int, Pending] = {}
+        receipts: list[bytes] = []
+        blocks: list[bytes] = []
+        receipt_offset = start + len(written)
+        for (tentative, entry), offset in zip(batch.order, offsets, strict=True):
+            leaf = _leaf_of(written, offset - start, entry, tentative.base.label)
+            owed = pending.get(id(tentative))
+            if owed is None:
+                base = tentative.base
+                owed = pending[id(tentative)] = Pending(
+                    base.label, base.size, [], [], base.size, MmrRoot(b"")
+                )
+            mountain = peaks[id(tentative)]
+            owed.nodes.extend(mmr.append(mountain, owed.seq, leaf))
+            owed.root = mmr.root(mountain)
+            owed.seq += 1
+            receipt = Receipt.encode_signed(
+                key, owed.label, StreamSeq(owed.seq), leaf, owed.root, UnixSeconds(entry.hub_ts)
+            )
+            block = frames.frame(frames.RECEIPT, receipt)
+            owed.positions.append(
+                pack_position(
+                    number, len(entry.msg), offset, len(receipt), receipt_offset, entry.hub_ts
+                )
+            )
+            receipt_offset += len(block)
+            receipts.append(receipt)
+            blocks.append(block)
+        blocks.append(frames.commit(len(receipts), self.state.entries + len(receipts)))
+        return _Signed(receipts, b"".join(blocks), peaks, pending)
+
+    def _install(self, batch: Batch, signed: _Signed) -> None:
+        """The batch is durable: move the cursors. No I/O here, so it cannot half happen."""
+        state = self.state
+        state.offset = self.segments.end
+        state.segment = self.segments.number
+        state.entries += len(batch.order)
+        seen: dict[int, int] = {}
+        for tentative, entry in batch.order:
+            seq = seen.get(id(tentative), tentative.base.size) + 1
+            seen[id(tentative)] = seq
+            self.leaves.add(entry.leaf, tentative.base.label, seq)
+        for tentative in {id(t): t for t, _ in batch.order}.values():
+            tentative.install(signed.peaks[id(tentative)])
+            state.labels[tentative.base.label] = tentative.base
+            self._dirty.add(tentative.base.label)
+        self._pending.extend(signed.pending.values())
+
+    def _settle(self) -> None:
+        """Index and heads of committed batches; what fails here is tried again before more."""
+        if self.heads is not None and self._pending:
+            self.heads.append((owed.label, owed.seq, owed.root) for owed in self._pending)
+        while self._pending:
+            owed = self._pending[0]
+            self.files.append(owed.label, owed.first_size, owed.nodes, owed.positions)
+            self._pending.pop(0)
+        if self.leaves.pending() >= FLUSH_AT:
+            self.leaves.flush(self.state.entries)
+
+    def roll(self) -> None:
+        """Go on in a new segment; the closed one may be pruned."""
+        self.segments.open_next(self.hub_id, self.state.entries)
+        self.state.segment = self.segments.number
+        self.state.offset = self.segments.end
+        if self.state.entries:
+            self.snapshot()
+
+    def snapshot(self) -> bool:
+        """Make the indexes durable and note where the log stands, so that a start is short.
+
+        False when that cannot be said, and the last snapshot stands.
+        """
+        if self.segments.failed or self._pending or self._is_index_unknown:
+            return False
+        self.leaves.flush(self.state.entries)
+        self.leaves.sync()
+        try:
+            self.files.sync(self._dirty)
+        except OSError:
+            self._is_index_unknown = True  # the kernel may have dropped pages; a start replays them
+            raise
+        write_snapshot(self.layout.snapshot, self.state, self.disk)
+        self._dirty.clear()
+        self.files.settle_checkpoints()
+        return True
+
+    def close(self) -> None:
+        """Leave the directory as a start likes it best."""
+        try:
+            self.snapshot()
+        finally:
+            self.close_unchanged()
+
+    def close_unchanged(self) -> None:
+        """Close every file and write nothing more but the heads."""
+        with contextlib.ExitStack() as steps:  # each is tried, whatever happens to the others
+            if self.heads is not None:
+                steps.callback(self.heads.close)
+            steps.callback(self.leaves.close)
+            steps.callback(self.files.close)
+            steps.callback(self.segments.close)
+
+
+@dataclass(slots=True)
+class _Signed:
+    receipts: list[bytes]
+    block: bytes
+    peaks: dict[int, list[bytes]]
+    pending: dict[int, Pending]
+
+
+def _refused(failure: OSError) -> StoreError:
+    return StoreError(f"disk refuses: {failure.strerror or failure}")
+
+
+def _leaf_of(written: bytes, at: int, entry: Entry, label: Label) -> LeafHash:
+    """The leaf from the stored bytes; it must be the one that was verified."""
+    length = len(entry.msg)
+    start = at + frames.HEAD_BYTES
+    end = start + length - _SIG_ITEM_BYTES
+    ct_hash = h(written[end - entry.ciphertext_bytes : end])
+    leaf = LEAF(label, entry.profile_id, ct_hash, entry.client_id, u64be(entry.client_seq))
+    if leaf != entry.leaf:
+        raise StoreError("stored bytes are not the message that was verified; nothing was signed")
+    return LeafHash(leaf)
+
+
+def open_store(
+    root: Path,
+    disk: Disk,
+    *,
+    hub_id: HubId,
+    ledger: Callable[[LogState, LabelFiles], Ledger] | None,
+    keys: Collection[PublicKey],
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Store, frames.Damage | None]:
+    """Open a directory and recover it. The caller holds its lock.
+
+    With damage the store comes back all the same: its good part can be read, but not written.
+    """
+    layout = Layout(root)
+    make_directories(layout, disk)
+    is_rebuild = layout.rebuild_intent.exists()
+    if is_rebuild:
+        wipe_indexes(layout, disk)
+    files = LabelFiles(layout, disk, writable=True)
+    leaves = LeafIndex(layout.leaves)
+    state, made, flaw = LogState(), None, None
+    try:
+        finish_prune(layout, disk, files)
+        state = start_state(layout, files, leaves)
+        made = ledger(state, files) if ledger is not None else None
+    except frames.Damage as found:
+        flaw = found
+    recovered = Recovery(layout, disk, files, leaves, keys).run(state, made, progress)
+    damage = flaw or recovered.damage
+    store = Store(layout, disk, files, leaves, recovered.state, hub_id)
+    if damage is not None:
+        store.segments.failed = str(damage)
+        return store, damage
+    manifests.restore_checkpoints(layout, files, recovered.state)
+    if is_rebuild:
+        leaves.sync()
+        files.sync(recovered.state.labels)
+        disk.unlink(layout.rebuild_intent)
+    return store, None

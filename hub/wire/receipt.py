@@ -1,0 +1,108 @@
+"""RECEIPT: the hub's signed promise of one message's place in one stream [SSOT 4.3]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hub.crypto import hashing, signing
+from hub.crypto.signing import SigningKey
+from hub.errors import WireError
+from hub.types import Label, LeafHash, MmrRoot, PublicKey, Signature, StreamSeq, UnixSeconds
+from hub.wire import cbor
+
+VERSION: Final = 1
+_SIGNED_FIELDS: Final = b"\x86"
+_ALL_FIELDS: Final = b"\x87"
+_BSTR32: Final = b"\x58\x20"
+_BSTR64: Final = b"\x58\x40"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Field order is wire order: never reorder, never insert."""
+
+    label: Label
+    stream_seq: StreamSeq
+    leaf_hash: LeafHash
+    mmr_root: MmrRoot
+    hub_ts: UnixSeconds
+    hub_sig: Signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Parse a RECEIPT or raise E.FORMAT, so a Receipt that exists is well formed."""
+        reader = cbor.Reader(data).array(7)
+        reader.uint(exactly=VERSION)
+        receipt = cls(
+            label=Label(reader.bstr(32)),
+            stream_seq=StreamSeq(reader.uint()),
+            leaf_hash=LeafHash(reader.bstr(32)),
+            mmr_root=MmrRoot(reader.bstr(32)),
+            hub_ts=UnixSeconds(reader.uint()),
+            hub_sig=Signature(reader.bstr(64)),
+        )
+        reader.end()
+        if receipt.stream_seq == 0:
+            raise WireError("stream_seq is 0; sequences start at 1")
+        return receipt
+
+    def encode(self) -> bytes:
+        """Canonical CBOR."""
+        return _ALL_FIELDS + self._signed_items() + _BSTR64 + self.hub_sig
+
+    def _signed_items(self) -> bytes:
+        return _items(self.label, self.stream_seq, self.leaf_hash, self.mmr_root, self.hub_ts)
+
+    def signing_hash(self) -> bytes:
+        """Ht("veen/sig", CBOR(first six))."""
+        return hashing.SIG(_SIGNED_FIELDS, self._signed_items())
+
+    def verify(self, hub_pk: PublicKey) -> None:
+        """Raise E.SIG unless hub_pk signed exactly these bytes."""
+        signing.verify(hub_pk, self.hub_sig, self.signing_hash())
+
+    @staticmethod
+    def sign(  # noqa: PLR0917  the fields in wire order
+        key: SigningKey,
+        label: Label,
+        stream_seq: StreamSeq,
+        leaf_hash: LeafHash,
+        mmr_root: MmrRoot,
+        hub_ts: UnixSeconds,
+    ) -> Receipt:
+        """A RECEIPT of this hub key."""
+        items = _items(label, stream_seq, leaf_hash, mmr_root, hub_ts)
+        return Receipt(
+            label=label,
+            stream_seq=stream_seq,
+            leaf_hash=leaf_hash,
+            mmr_root=mmr_root,
+            hub_ts=hub_ts,
+            hub_sig=key.sign(hashing.SIG(_SIGNED_FIELDS, items)),
+        )
+
+    @staticmethod
+    def encode_signed(  # noqa: PLR0917  the fields in wire order
+        key: SigningKey,
+        label: Label,
+        stream_seq: StreamSeq,
+        leaf_hash: LeafHash,
+        mmr_root: MmrRoot,
+        hub_ts: UnixSeconds,
+    ) -> bytes:
+        """`Receipt.sign(...).encode()` for the writer, which needs only the bytes."""
+        items = _items(label, stream_seq, leaf_hash, mmr_root, hub_ts)
+        return _ALL_FIELDS + items + _BSTR64 + key.sign(hashing.SIG(_SIGNED_FIELDS, items))
+
+
+def _items(
+    label: Label, stream_seq: int, leaf_hash: LeafHash, mmr_root: MmrRoot, hub_ts: int
+) -> bytes:
+    """The six signed items without their array head."""
+    assert len(label) == len(leaf_hash) == len(mmr_root) == 32
+    assert stream_seq >= 1
+    return b"".join((
+        b"\x01\x58\x20", label, cbor.uint(stream_seq), _BSTR32, leaf_hash, _BSTR32, mmr_root,
+        cbor.uint(hub_ts),
+    ))  # fmt: skip

@@ -1,0 +1,68 @@
+"""Options and fixtures of the whole suite: one printed seed, small or large numbers."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import hypothesis
+import pytest
+
+DEFAULT_SEED = 20_251_118
+
+# derandomize: the ordinary suite gives the same verdict twice; `veen fuzz` searches elsewhere.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "full", derandomize=True, deadline=None, database=None, max_examples=2_000
+)
+hypothesis.settings.register_profile("fuzz", deadline=None, database=None, max_examples=5_000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="large numbers in fault tests")
+    parser.addoption("--fast", action="store_true", help="leave out slow and browser tests")
+    seed = int(os.environ.get("VEEN_SEED", DEFAULT_SEED))
+    parser.addoption("--seed", type=int, default=seed, help="seed of all randomness")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile", default=None) is None:
+        hypothesis.settings.load_profile("full" if config.getoption("--full") else "fixed")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.getoption('--seed')} (repeat with --seed)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skip_full = pytest.mark.skip(reason="needs --full")
+    skip_fast = pytest.mark.skip(reason="left out by --fast")
+    for item in items:
+        if "full" in item.keywords and not config.getoption("--full"):
+            item.add_marker(skip_full)
+        if config.getoption("--fast") and {"slow", "browser"} & set(item.keywords):
+            item.add_marker(skip_fast)
+
+
+@pytest.fixture(scope="session")
+def is_full(request: pytest.FixtureRequest) -> bool:
+    """Whether the large numbers are wanted."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def scaled(is_full: bool) -> Callable[[int, int], int]:  # noqa: FBT001 - a fixture's value
+    """A choice of two numbers: the first in the ordinary suite, the second with --full."""
+    return lambda ordinary, full: full if is_full else ordinary
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--seed"))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, seed: int) -> random.Random:
+    """Randomness of this one test; the same whatever else runs, and in whatever order."""
+    return random.Random(f"{seed} {request.node.nodeid}")

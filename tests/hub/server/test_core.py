@@ -1,0 +1,215 @@
+"""A hub without sockets: its records, its acts, what a failing disk leaves behind."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hub.admission import records
+from hub.admission.records import ControlRecord, Revocation, RevocationKind
+from hub.errors import ErrorCode, StoreError, VeenError
+from hub.server.config import HubConfig
+from hub.server.core import HubCore, open_hub
+from hub.storage.disk import Disk
+from hub.types import Hash, Label, UnixSeconds
+from hub.wire.receipt import Receipt
+from tests.support.live_hub import Author, Hands, commit, receipt_of
+
+T0 = 1_700_000_000
+LABEL = Label(b"c" * 32)
+
+
+class Refusing(Disk):
+    """A disk that refuses a call of some name when told to."""
+
+    __slots__ = ("refuse",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuse = ""
+
+    def _check(self, name: str) -> None:
+        if self.refuse == name:
+            raise OSError(errno.EIO, "input/output error")
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> None:
+        self._check("pwrite")
+        super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        self._check("fdatasync")
+        super().fdatasync(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._check("rename")
+        super().rename(source, target)
+
+
+@pytest.fixture
+def disk() -> Refusing:
+    return Refusing()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> HubConfig:
+    return HubConfig(data_dir=tmp_path / "d", open_admission=True)
+
+
+@pytest.fixture
+def core(config: HubConfig, disk: Refusing) -> Iterator[HubCore]:
+    hands = Hands(T0)
+    core = open_hub(config, disk, wall=hands.wall, boot=hands.boot)
+    yield core
+    disk.refuse = ""
+    core.close()
+
+
+def test_answers_come_in_the_order_of_the_questions(core: HubCore) -> None:
+    one, two = Author(LABEL), Author(LABEL)
+    outcomes = commit(core, one.next(), two.draft(seq=3).encode(), two.next(), one.next())
+    seqs = [out.stream_seq if isinstance(out, Receipt) else out for out in outcomes]
+    assert seqs == [1, ErrorCode.SEQ, 2, 3]
+
+
+def test_prev_ack_may_not_name_an_entry_that_is_not_durable_yet(core: HubCore) -> None:
+    author = Author(LABEL)
+    outcomes = commit(core, author.next(), author.draft(prev_ack=1).encode())
+    assert outcomes[1] is ErrorCode.SEQ
+    assert receipt_of(core, author.next(prev_ack=1)).stream_seq == 2
+
+
+def test_a_leaf_is_found_however_long_ago_it_was_committed(core: HubCore) -> None:
+    author = Author(LABEL)
+    first = author.next()
+    receipt = receipt_of(core, first)
+    for _ in range(12):
+        commit(core, *[author.next() for _ in range(100)])  # past the leaves kept in memory
+    assert core.find_leaf(receipt.leaf_hash) == receipt.encode()
+    assert commit(core, first) == [ErrorCode.DUP]
+
+
+def test_a_leaf_index_that_does_not_answer_is_damage_not_a_crash(core: HubCore) -> None:
+    author = Author(LABEL)
+    first = author.next()
+    receipt_of(core, first)
+    core.store.snapshot()
+    core.store.leaves.close()
+    with pytest.raises(VeenError) as refused:
+        core.find_leaf(Hash(bytes(32)))  # type: ignore[arg-type]
+    assert refused.value.code is ErrorCode.DAMAGE
+    assert commit(core, first) == [ErrorCode.DAMAGE]
+    # so that closing the fixture works
+    core.store.leaves._db = sqlite3.connect(core.store.layout.leaves, isolation_level=None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "body"),
+    [
+        (
+            records.REVOCATION,
+            Revocation(
+                kind=RevocationKind.CLIENT_ID,
+                target=Hash(bytes(32)),
+                ts=UnixSeconds(1),
+                reason="x" * 1025,
+            ).encode(),
+        ),
+        (records.CONTROL, ControlRecord(verb="v" * 65, detail={}, ts=UnixSeconds(1)).encode()),
+        (records.ADMISSION, b"\xa0"),
+    ],
+    ids=["reason", "verb", "admission"],
+)
+def test_a_record_that_the_fold_would_refuse_is_never_logged(
+    core: HubCore, schema: bytes, body: bytes
+) -> None:
+    with pytest.raises(VeenError) as refused:
+        core.record(schema, body)
+    assert refused.value.code is ErrorCode.FORMAT
+    assert core.store.state.entries == 0
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_disk_that_refuses_gives_e_store_and_loses_nothing(
+    disk: Refusing, config: HubConfig, call: str
+) -> None:
+    core = open_hub(config, disk, wall=lambda: T0)
+    author = Author(LABEL)
+    receipt_of(core, author.next())
+    disk.refuse = call
+    data = author.next()
+    assert commit(core, data) == [ErrorCode.STORE]
+    disk.refuse = ""
+    [outcome] = commit(core, data)
+    if call == "pwrite":
+        assert isinstance(outcome, Receipt)  # the disk came back, and so did the hub
+    else:
+        assert outcome is ErrorCode.STORE  # after a failed sync only a start may go on
+    core.close()
+    again = open_hub(config, wall=lambda: T0)
+    try:
+        [outcome] = commit(again, data)
+        assert outcome is ErrorCode.DUP or isinstance(outcome, Receipt)
+        assert Receipt.decode(again.reader.receipt(LABEL, 2)).stream_seq == 2
+    finally:
+        again.close()
+
+
+def test_a_flaw_in_the_middle_of_a_batch_stops_the_writer(
+    core: HubCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    author = Author(LABEL)
+    data = author.next()
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        patch.setattr(type(core.store), "_install", fail)
+        with pytest.raises(ZeroDivisionError):
+            commit(core, data)
+    assert commit(core, data) == [ErrorCode.STORE]
+
+
+def test_evidence_is_kept_even_when_the_log_cannot_be_written(core: HubCore) -> None:
+    receipt = receipt_of(core, Author(LABEL).next())
+    lie = Receipt.sign(
+        core.identity.key,
+        receipt.label,
+        receipt.stream_seq,
+        receipt.leaf_hash,
+        Hash(bytes(32)),  # type: ignore[arg-type]
+        receipt.hub_ts,
+    )
+    core.read_only = StoreError("test", ErrorCode.COPY)
+    pair = b"\x82" + receipt.encode() + lie.encode()
+    with pytest.raises(VeenError):
+        core.report_equivocation(pair)
+    assert core.findings.records == [pair]
+
+
+def test_a_fork_and_its_parent_may_differ_behind_the_fork(core: HubCore) -> None:
+    author = Author(LABEL)
+    receipt_of(core, author.next())
+    parent_key = core.identity.key
+    core.fork()
+    mine = receipt_of(core, author.next())
+    theirs = Receipt.sign(
+        parent_key,
+        mine.label,
+        mine.stream_seq,
+        mine.leaf_hash,
+        Hash(b"\x01" * 32),  # type: ignore[arg-type]
+        mine.hub_ts,
+    )
+    with pytest.raises(VeenError, match="fork"):
+        core.report_equivocation(b"\x82" + mine.encode() + theirs.encode())
+
+
+def test_two_cores_on_one_directory_are_refused(core: HubCore, config: HubConfig) -> None:
+    with pytest.raises(VeenError) as refused:
+        open_hub(config)
+    assert refused.value.code is ErrorCode.LOCKED
