@@ -1,0 +1,1 @@
+"""Composition root: settings, urls and the `veen` command; imports everything [architecture]."""

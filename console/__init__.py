@@ -1,0 +1,1 @@
+"""The operator's web pages, rendered by the server [experience 1]."""

@@ -1,0 +1,1 @@
+"""Filters of the console's templates [experience 1.6]."""
