@@ -1,0 +1,1 @@
+"""The server drive recorder: every event, in order, provable, replayable [SDR0]."""
