@@ -22,7 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UNFINISHED = VENV / "veen-unfinished"
-PIP_OPTIONS = ("--require-hashes", "--only-binary=:all:", "--disable-pip-version-check")
+BUILD_LOCK = ROOT / "requirements" / "build.lock"
+WHEELS_ONLY = ("--require-hashes", "--only-binary", ":all:")
+# PySpark is published as source only. Its wheel is built with the hashed setuptools of build.lock,
+# never with one that the build would fetch by itself.
+LOCK_OPTIONS = (*WHEELS_ONLY, "--no-binary", "pyspark", "--no-build-isolation")
 
 
 class BootstrapError(Exception):
@@ -106,12 +110,12 @@ def install_with_uv(lock: Path) -> bool:
     uv = shutil.which("uv")
     if uv is None:
         return False
-    command = [uv, "pip", "install", "--quiet", "--python", str(PYTHON), "--require-hashes"]
-    command += ["--only-binary", ":all:", "-r", str(lock)]
+    command = [uv, "pip", "install", "--quiet", "--python", str(PYTHON)]
     if index := os.environ.get("PIP_INDEX_URL"):
         command += ["--default-index", index]
     try:
-        run(*command)
+        run(*command, *WHEELS_ONLY, "-r", str(BUILD_LOCK))
+        run(*command, *LOCK_OPTIONS, "-r", str(lock))
     except subprocess.CalledProcessError:
         say("uv could not install the lock; using pip, which reads pip's own configuration")
         return False
@@ -119,11 +123,13 @@ def install_with_uv(lock: Path) -> bool:
 
 
 def install(lock: Path) -> None:
-    say(f"installing {lock.relative_to(ROOT)}; the first time this takes about a minute")
+    say(f"installing {lock.relative_to(ROOT)}; the first time this takes a few minutes")
     if install_with_uv(lock):
         return
     ensure_pip()
-    run(PYTHON, "-m", "pip", "install", "--quiet", *PIP_OPTIONS, "-r", lock)
+    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, *WHEELS_ONLY, "-r", BUILD_LOCK)
+    run(*pip, *LOCK_OPTIONS, "-r", lock)
 
 
 @contextlib.contextmanager

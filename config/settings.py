@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "hub.apps.HubConfig",
+    "recorder.apps.RecorderConfig",
 ]
 MIDDLEWARE = [
     "config.middleware.request_log",

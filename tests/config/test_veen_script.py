@@ -25,7 +25,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, root / package, ignore=ignored)
     shutil.copy(ROOT / "veen", root / "veen")
     (root / "requirements").mkdir()
-    for name in ("runtime.lock", "dev.lock"):
+    for name in ("build.lock", "runtime.lock", "dev.lock"):
         (root / "requirements" / name).write_text(EMPTY_LOCK, encoding="utf-8")
     return root
 

@@ -1,0 +1,1 @@
+"""Migrations of the recorder's tables; forward only [architecture]."""
