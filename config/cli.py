@@ -45,6 +45,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "stream": Entry("hub.cli.messages:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },
+    "Products": {
+        "recorder": Entry("recorder.cli.group:recorder", "Record events; care for the recorder."),
+    },
     "Keys and capabilities": {
         "keygen": Entry("hub.cli.keys:keygen", "Make a key in a sealed keystore."),
         "id": Entry("hub.cli.keys:identity_card", "Show the identity card of a key."),
@@ -60,7 +63,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Assurance and development": {
         "selftest": Entry("hub.cli.selftest:selftest", "Acceptance tests on temporary hubs."),
-        "bench": Entry("hub.cli.bench:bench", "Measure, with ratios from one run."),
+        "bench": Entry("config.bench:bench", "Measure, with ratios from one run."),
         "test": Entry("config.dev:test", "Run the test suite."),
         "lint": Entry("config.dev:lint", "Run every static check."),
         "fix": Entry("config.dev:fix", "Repair what the linters can repair."),

@@ -29,7 +29,7 @@ from recorder.event import check_size, content_of, read_incoming
 from recorder.recorded import Recorded
 from recorder.sdk_answers import Answers
 from recorder.sdk_deadletter import DeadLetters
-from recorder.sdk_drain import STATE, Drainer, entry_key
+from recorder.sdk_drain import STATE, Drainer
 from recorder.sdk_standing import Standing
 from recorder.spool import BYTES_MAX, SpoolWriter
 from recorder.spool_files import SpoolEntry
@@ -198,8 +198,7 @@ class Recorder:
             return None
         # Noted before the drainer can answer: it must find who waits.
         with self._answers.expecting() as expect:
-            name, end = self._spool.append(entry)
-            future = expect(entry_key(name, end, key), config.name, entry.content)
+            future = expect(self._spool.append(entry), entry)
         self._wake()
         return future
 

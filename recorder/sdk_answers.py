@@ -15,28 +15,38 @@ from hub.errors import VeenError
 from hub.types import PublicKey
 from recorder.codes import RecordCode, RecordError
 from recorder.recorded import Recorded
+from recorder.spool_files import SpoolEntry
 
 _LOOK_MAX: Final = 500  # keys asked for at once
 
 
+Place = tuple[str, int]  # of a spool entry: its file, and the offset behind it
+
+
+def outbox_key(place: Place, key: str | None) -> str:
+    """The key of a spool entry in the outbox: the caller's own, else its place."""
+    return f"s/{place[0]}/{place[1]}" if key is None else f"i/{key}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
+    key: str
     stream: str
     content: bytes
     future: Future[Recorded]
 
 
-Expect = Callable[[str, str, bytes], Future[Recorded]]  # key, stream, content
+Expect = Callable[[Place, SpoolEntry], Future[Recorded]]
 
 
 class Answers:
-    """The futures of one process, by the key of their spool entry."""
+    """The futures of one process, by the place of their spool entry."""
 
     def __init__(self, principal: PublicKey, reader: OutboxReader) -> None:
         self._principal = principal
         self._reader = reader
         self._guard = threading.Lock()
-        self._waiting: dict[str, list[_Waiting]] = {}
+        self._waiting: dict[Place, _Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,41 +57,35 @@ class Answers:
         with self._guard:
             yield self._expect
 
-    def _expect(self, key: str, stream: str, content: bytes) -> Future[Recorded]:
+    def _expect(self, place: Place, entry: SpoolEntry) -> Future[Recorded]:
         future: Future[Recorded] = Future()
-        self._waiting.setdefault(key, []).append(_Waiting(stream, content, future))
+        key = outbox_key(place, entry.key)
+        self._waiting[place] = _Waiting(key, entry.stream, entry.content, future)
         return future
 
-    def answer(self, key: str, outcome: Outcome) -> None:
+    def answer(self, place: Place, outcome: Outcome) -> None:
         """What became of an entry, told by the drainer of this process."""
         with self._guard:
-            waiting = self._waiting.pop(key, [])
-        for one in waiting:
-            _resolve(one, outcome, self._principal)
+            waiting = self._waiting.pop(place, None)
+        if waiting is not None:
+            _resolve(waiting, outcome, self._principal)
 
     def look(self) -> None:
         """Ask the outbox that another process holds."""
         with self._guard:
-            keys = list(self._waiting)[:_LOOK_MAX]
-        for key, state in self._reader.find(keys).items():
-            with self._guard:
-                waiting = self._waiting.get(key, [])
-                others = [one for one in waiting if not state.is_about(one.content)]
-                if state.is_settled or len(others) == len(waiting):
-                    self._waiting.pop(key, None)
-                else:
-                    self._waiting[key] = [one for one in waiting if one not in others]
-            for one in others:
-                _resolve(one, KeyConflictError(), self._principal)
-            if state.receipt is not None:
-                for one in waiting:
-                    if one not in others:
-                        _resolve(one, state.receipt, self._principal)
+            asked = list(self._waiting.items())[:_LOOK_MAX]
+        found = self._reader.find([one.key for _, one in asked])
+        for place, one in asked:
+            state = found.get(one.key)
+            if state is not None and not state.is_about(one.content):
+                self.answer(place, KeyConflictError())
+            elif state is not None and state.receipt is not None:
+                self.answer(place, state.receipt)
 
     def give_up(self) -> None:
         """The recorder is closed: events stay in the spool, and nobody waits for them here."""
         with self._guard:
-            waiting = [one for row in self._waiting.values() for one in row]
+            waiting = list(self._waiting.values())
             self._waiting.clear()
         for one in waiting:
             one.future.cancel()

@@ -25,6 +25,7 @@ from hub.storage.disk import DirectoryLock, Disk
 from hub.wire.payload import PayloadHeader
 from recorder import spool_files
 from recorder.event import SCHEMA
+from recorder.sdk_answers import Place, outbox_key
 from recorder.sdk_deadletter import DeadLetters
 from recorder.sdk_standing import Standing
 from recorder.spool_files import SpoolEntry
@@ -42,12 +43,7 @@ _TAKE_OVER_EVERY_S: Final = 0.2
 _TIDY_EVERY_S: Final = 600.0
 _HEADER: Final = PayloadHeader(schema=SCHEMA)
 
-OnAnswer = Callable[[str, Outcome], None]  # the key of a spool entry, and what became of it
-
-
-def entry_key(name: str, end: int, entry_key: str | None) -> str:
-    """The key of a spool entry in the outbox: the caller's own, else its place."""
-    return f"s/{name}/{end}" if entry_key is None else f"i/{entry_key}"
+OnAnswer = Callable[[Place, Outcome], None]
 
 
 class Drainer:
@@ -186,14 +182,10 @@ class Drainer:
         is_let_go = spool_files.is_let_go(path)
         piece = spool_files.read_piece(path, start, items_max=_TAKE_MAX)
         if piece.entries:
-            places = [
-                (entry_key(name, end, one.key), one)
-                for end, one in piece.entries
-                if self._is_fit(one)
-            ]
+            fit = [((name, end), one) for end, one in piece.entries if self._is_fit(one)]
             lane.place(
-                [self._item(key, one) for key, one in places],
-                [self._ticket(key, one) for key, one in places],
+                [self._item(place, one) for place, one in fit],
+                [self._ticket(place, one) for place, one in fit],
                 mark=Mark(source=name, position=piece.end),
             )
             marks[name] = piece.end
@@ -213,7 +205,7 @@ class Drainer:
             self._letters.add(stream=entry.stream, body=entry.body, key=entry.key, refusal=refusal)
         return refusal is None
 
-    def _item(self, key: str, entry: SpoolEntry) -> Item:
+    def _item(self, place: Place, entry: SpoolEntry) -> Item:
         standing = self._standing
         draft = Draft(
             label=standing.label(entry.stream),
@@ -223,9 +215,9 @@ class Drainer:
         )
         if entry.key is None and not entry.wants_receipt:
             return Item(draft=draft)
-        return Item(draft=draft, key=key, content=entry.content)
+        return Item(draft=draft, key=outbox_key(place, entry.key), content=entry.content)
 
-    def _ticket(self, key: str, entry: SpoolEntry) -> Callable[[Outcome], None] | None:
+    def _ticket(self, place: Place, entry: SpoolEntry) -> Callable[[Outcome], None] | None:
         if entry.key is None and not entry.wants_receipt:
             return None
 
@@ -234,7 +226,7 @@ class Drainer:
                 self._letters.add(
                     stream=entry.stream, body=entry.body, key=entry.key, refusal=outcome
                 )
-            self._on_answer(key, outcome)
+            self._on_answer(place, outcome)
 
         return answered
 

@@ -1,0 +1,1 @@
+"""`veen recorder`: producers, recording, replay and care of the recorder [SDR0]."""
