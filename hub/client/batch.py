@@ -17,11 +17,21 @@ def batch_call(messages: Sequence[bytes]) -> Call:
 
 def batch_answers(body: bytes, count: int) -> Iterator[Receipt | VeenError]:
     """Item i answers message i: a RECEIPT that nobody has checked yet, or a refusal."""
-    items = cbor.split_sequence(body, items_max=count)
-    if len(items) != count:
-        raise WireError(f"{len(items)} answers for {count} messages")
-    for item in items:
-        if item[0] >> 5 == cbor.ARRAY:
-            yield Receipt.decode(item)
-        else:
-            yield refusal_of(200, item)
+    pos = found = 0
+    while pos < len(body):
+        answer, pos = _answer_at(body, pos)
+        found += 1
+        if found > count:
+            break
+        yield answer
+    if found != count:
+        raise WireError(f"{found} answers for {count} messages")
+
+
+def _answer_at(body: bytes, pos: int) -> tuple[Receipt | VeenError, int]:
+    plain = Receipt.read_at(body, pos)
+    if plain is not None:
+        return plain
+    end = cbor.skip(body, pos)
+    item = body[pos:end]
+    return Receipt.decode(item) if item[0] >> 5 == cbor.ARRAY else refusal_of(200, item), end
