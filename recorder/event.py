@@ -68,6 +68,11 @@ def format_time(millis: int) -> str:
     return f"{(_EPOCH + millis * _MILLISECOND).isoformat(timespec='milliseconds')[:23]}Z"
 
 
+def fit_text(text: str) -> str:
+    """A text cut to what subject_id and origin may hold."""
+    return text.replace("\0", "").encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+
+
 def check_event_type(event_type: str) -> None:
     """Raise E.FORMAT unless it is 1 to 128 of the allowed characters."""
     if not _EVENT_TYPE.fullmatch(event_type):

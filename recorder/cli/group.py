@@ -10,6 +10,7 @@ from hub.cli.lazy import LazyTable, Row
 from hub.cli.output import examples
 
 ROWS: Final[dict[str, Row]] = {
+    "adapter": Row("recorder.cli.adapter:adapter", "Listen for syslog or OTLP logs."),
     "record": Row("recorder.cli.record:record", "Record events, one or many from stdin."),
 }
 
