@@ -85,7 +85,9 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
         slot = _SLOTS.get(kind)
         if slot is None:
             raise VeenError(ErrorCode.FORMAT, f"{path} is a {kind}, which nothing verifies alone")
-        found.setdefault(slot, []).append(data)
+        many = found.setdefault(slot, [])
+        if data not in many:  # proofs of one stream come with the same manifest
+            many.append(data)
     for slot, many in found.items():
         if len(many) > 1 and slot not in ("receipt", "rotations", "msg", "proof"):
             raise click.UsageError(f"{len(many)} files hold a {slot}; verify one at a time")
@@ -98,6 +100,9 @@ def _pins(place: Place, records: bytes, trust_file: Path | None, trust_pk: str |
     from hub.wire.trust import TrustFile  # noqa: PLC0415
 
     if trust_file is None:
+        ours = place.trust() if place.hub_pk is None else None
+        if ours is not None:
+            return Pins.of_trust_file(ours)
         return Pins.of_key(place.pinned(), cut_items(records))
     if trust_pk is None:
         raise click.UsageError("--trust needs --trust-pk, the key it is signed with")
