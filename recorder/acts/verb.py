@@ -29,12 +29,13 @@ class Verb(ABC, Generic[Args]):
     event_type: ClassVar[str]
     is_public: ClassVar[bool] = True  # false: only the product itself asks for it
     needs_reason: ClassVar[bool] = False
+    may_be_refused: ClassVar[bool] = False  # also while settling, because no row was changed
 
     @abstractmethod
     def check(self, found: object) -> Args:
         """The arguments as a value, or a refusal."""
 
-    def plan(self, args: Args) -> None:  # noqa: B027 - most verbs have nothing to add
+    def plan(self, args: Args) -> None:
         """Raise when the tables as they are now do not allow it; reads only."""
 
     @abstractmethod
@@ -54,5 +55,12 @@ class Verb(ABC, Generic[Args]):
         found = {"act_id": str(act.id), "reason": act.reason, **self.payload(args, act)}
         return self.event_type, found
 
-    def finish(self, args: Args, act: Act, authority: Authority) -> None:  # noqa: B027
+    def finish(self, args: Args, act: Act, authority: Authority) -> None:
         """After the event has its receipt, before the act is done."""
+
+
+def keep(act: Act, more: Result) -> None:
+    """Store progress on the act, so that a stop does not ask twice."""
+    if more and {**act.result, **more} != act.result:
+        act.result = {**act.result, **more}
+        act.save(update_fields=["result"])
