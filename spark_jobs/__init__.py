@@ -1,0 +1,1 @@
+"""Batch work on Spark; no Django, no Celery [architecture, Floors]."""
