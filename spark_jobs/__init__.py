@@ -1,1 +1,1 @@
-"""Batch work on Spark; no Django, no Celery [architecture, Floors]."""
+"""Batch work on Spark: ingest, seal, audit and queries, without Django [architecture, Floors]."""

@@ -21,7 +21,8 @@ hypothesis.settings.register_profile("fuzz", deadline=None, database=None, max_e
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="large numbers in fault tests")
-    parser.addoption("--fast", action="store_true", help="leave out slow and browser tests")
+    parser.addoption("--fast", action="store_true", help="leave out slow, browser and Spark tests")
+    parser.addoption("--only-database", action="store_true", help="only what uses the database")
     seed = int(os.environ.get("VEEN_SEED", DEFAULT_SEED))
     parser.addoption("--seed", type=int, default=seed, help="seed of all randomness")
 
@@ -36,13 +37,21 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--only-database"):
+        items[:] = [item for item in items if _uses_database(item)]
     skip_full = pytest.mark.skip(reason="needs --full")
     skip_fast = pytest.mark.skip(reason="left out by --fast")
     for item in items:
         if "full" in item.keywords and not config.getoption("--full"):
             item.add_marker(skip_full)
-        if config.getoption("--fast") and {"slow", "browser"} & set(item.keywords):
+        if config.getoption("--fast") and {"slow", "browser", "spark"} & set(item.keywords):
             item.add_marker(skip_fast)
+
+
+def _uses_database(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    asked = {"db", "transactional_db"} & set(fixtures)
+    return bool(asked) or item.get_closest_marker("django_db") is not None
 
 
 @pytest.fixture(scope="session")
