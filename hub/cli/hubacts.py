@@ -29,7 +29,7 @@ def checkpoint(*, out: Path | None, as_json: bool, data_dir: Path) -> None:
     emit(answer, as_json=as_json)
 
 
-@click.group()
+@click.group(epilog=examples("veen hub key rotate", "veen hub key rotate --out handover.rotation"))
 def key() -> None:
     """The hub's signing key."""
 
@@ -49,7 +49,7 @@ def rotate(*, out: Path | None, as_json: bool, data_dir: Path) -> None:
     note("update trust files and pins: old receipts count under the manifest named here")
 
 
-@click.group()
+@click.group(epilog=examples("veen hub token add --name auditor --all", "veen hub token list"))
 def token() -> None:
     """Bearer tokens for reads."""
 
@@ -153,7 +153,7 @@ def prune(
     emit(answer, as_json=as_json)
 
 
-@click.group()
+@click.group(epilog=examples("veen hub clock accept", "veen hub clock accept --json"))
 def clock() -> None:
     """The hub's clock."""
 

@@ -13,6 +13,7 @@ from hub.storage.labels import LabelFiles
 from hub.types import Label
 from hub.wire.checkpoint import Checkpoint
 from hub.wire.manifest import Manifest
+from tests.support.hubs import abandon
 from tests.support.live_hub import Author, Hands, receipt_of
 
 T0 = 1_700_000_000
@@ -53,8 +54,7 @@ def test_a_stop_between_manifest_and_labels_is_mended_at_the_next_start(
         patch.setattr(LabelFiles, "append_checkpoint", stopping)
         with pytest.raises(KeyboardInterrupt):
             core.checkpoint()
-    core.reader.close()
-    core._lock.release()
+    abandon(core)
     again = opened(tmp_path)
     assert [by_label(again, label) for label in LABELS] == [[1]] * 4
     again.close()
