@@ -34,7 +34,7 @@ class Verb(ABC, Generic[Args]):
     def check(self, found: object) -> Args:
         """The arguments as a value, or a refusal."""
 
-    def plan(self, args: Args) -> None:  # noqa: B027 - most verbs have nothing to add
+    def plan(self, args: Args) -> None:
         """Raise when the tables as they are now do not allow it; reads only."""
 
     @abstractmethod
@@ -54,5 +54,5 @@ class Verb(ABC, Generic[Args]):
         found = {"act_id": str(act.id), "reason": act.reason, **self.payload(args, act)}
         return self.event_type, found
 
-    def finish(self, args: Args, act: Act, authority: Authority) -> None:  # noqa: B027
+    def finish(self, args: Args, act: Act, authority: Authority) -> None:
         """After the event has its receipt, before the act is done."""
