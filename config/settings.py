@@ -139,3 +139,4 @@ VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
 VEEN_LAKE_DIR = STATE.root / "lake"
 VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+VEEN_AUTHOR_SOCKET = STATE.author_socket

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from hub.client import Draft, HubClient, Producer, RefusedError
+from hub.client.author import Item
 from hub.client.producer import AUTHORITY, TRANSIENT
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
@@ -109,6 +110,7 @@ class Scribe:
     def _record(self, identity: str, rows: Sequence[AuthoredEvent]) -> int:
         producer = self._producers[identity]
         known: list[AuthoredEvent] = []
+        items: list[Item] = []
         refused = 0
         for row in rows:
             try:
@@ -116,9 +118,10 @@ class Scribe:
             except VeenError as flaw:
                 _refuse(row, flaw)
                 refused += 1
-                continue
-            producer.enqueue_keyed(row.key, draft, row.payload_text.encode())
-            known.append(row)
+            else:
+                items.append(Item(draft=draft, key=row.key, content=row.payload_text.encode()))
+                known.append(row)
+        producer.enqueue_items(items)
         try:
             producer.flush()
         except RefusedError as refusal:
@@ -132,9 +135,9 @@ class Scribe:
         """The hub will never take it: the row says so, and those behind go on."""
         key = producer.key_of(refusal.entry)
         row = AuthoredEvent.objects.filter(key=key).first()
+        producer.withdraw(refusal.entry)  # raises where the hub has it after all
         if row is not None:
             _refuse(row, refusal)
-        producer.withdraw(refusal.entry)
         return int(row is not None)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hub import control
-from hub.canonical_json import Value
 from hub.client import HubClient
 from hub.crypto.hpke import DhSecret
 from hub.crypto.signing import SigningKey
@@ -67,6 +66,6 @@ class Authority:
         """The one label of a stream."""
         return derive(self.routing_key, stream_id(stream))
 
-    def ask_hub(self, verb: str, *, timeout_s: float = 60, **arguments: object) -> dict[str, Value]:
+    def ask_hub(self, verb: str, *, timeout_s: float = 60, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
         """One verb of the hub's control socket."""
         return control.call(self.hub_dir, verb, timeout_s=timeout_s, **arguments)

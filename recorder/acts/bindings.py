@@ -8,6 +8,7 @@ from hub.types import PublicKey
 from recorder.acts.authority import ADMIN_READER, Authority
 from recorder.models import ApiToken, Producer, Stream
 from recorder.roles import ALL_STREAMS, Binding, Role
+from recorder.scribe import may_write
 from recorder.streams import is_reserved
 
 ISSUER: str = "issuer"
@@ -25,7 +26,7 @@ def _own(authority: Authority) -> Iterator[Binding]:
         )
     reserved = [one for one in Stream.objects.values_list("name", flat=True) if is_reserved(one)]
     for name, principal in authority.services.items():
-        append = frozenset(one for one in reserved if authority.scribe.may_write(name, one))
+        append = frozenset(one for one in reserved if may_write(name, one))
         if append:  # none before the first start has made them
             yield Binding(principal=principal, role=Role.SERVICE, name=name, append=append)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hub.admission.records import RevocationKind
-from hub.client.outbox import pending_count
+from hub.client.peek import pending_count
 from hub.errors import ErrorCode, VeenError
 from hub.label import stream_id
 from hub.types import ClientId, PublicKey
@@ -69,7 +69,7 @@ def follow(
         if producer.held == Producer.Held.FILE:
             left_behind.append(producer.name)
             continue
-        producer.streams.add(*missing)
+        producer.streams.add(*Stream.objects.filter(name__in=missing))
         token = issue(
             PublicKey(bytes.fromhex(producer.principal)),
             [stream.name for stream in producer.streams.all()],

@@ -8,7 +8,7 @@ from hub.types import Label, ManifestId
 from hub.wire.manifest import Manifest
 from recorder.acts.arguments import Arguments
 from recorder.acts.authority import Authority
-from recorder.acts.verb import Result, Verb
+from recorder.acts.verb import Result, Verb, keep
 from recorder.event import format_time
 from recorder.models import Act, Stream
 
@@ -53,12 +53,14 @@ class CheckpointNow(Verb[NoArgs]):
         return NoArgs()
 
     def apply(self, args: NoArgs, act: Act, authority: Authority) -> Result:
-        del args, act
-        return {"previous": _newest(authority)}
+        del args, act, authority
+        return {"asked": True}
 
     def settle(self, args: NoArgs, act: Act, authority: Authority) -> Result:
         del args
         newest = _newest(authority)
+        if "previous" not in act.result:
+            keep(act, {"previous": newest})
         if newest is None or newest == act.result["previous"]:
             newest = str(authority.ask_hub("checkpoint")["manifest_id"])
         manifest = authority.client.manifest(ManifestId(bytes.fromhex(newest)))

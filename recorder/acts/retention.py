@@ -73,6 +73,7 @@ class Prune(Verb[PruneArgs]):
     name = "retention.prune"
     event_type = "retention.pruned"
     needs_reason = True
+    may_be_refused = True
 
     def check(self, found: object) -> PruneArgs:
         given = Arguments(found)
@@ -88,15 +89,14 @@ class Prune(Verb[PruneArgs]):
         find_stream(args.stream)
 
     def apply(self, args: PruneArgs, act: Act, authority: Authority) -> Result:
-        del act
+        del act, authority
+        return {"stream": args.stream, "before_seq": args.before_seq}
+
+    def settle(self, args: PruneArgs, act: Act, authority: Authority) -> Result:
         stream = find_stream(args.stream)
         head = authority.client.head(Label(bytes.fromhex(stream.label)))
         if args.before_seq > head.stream_seq + 1:
             raise VeenError(ErrorCode.POLICY, f"the stream ends at {head.stream_seq}")
-        return {"stream": stream.name, "before_seq": args.before_seq}
-
-    def settle(self, args: PruneArgs, act: Act, authority: Authority) -> Result:
-        stream = find_stream(args.stream)
         if _is_pruned(stream, args.before_seq - 1, authority):
             return {"first_held": args.before_seq}
         done = authority.ask_hub(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from hub.errors import ErrorCode, VeenError
 from recorder.acts import reader_keys
@@ -90,15 +90,13 @@ def create(config: StreamConfig, readers: list[Reader], authority: Authority) ->
 
 def settle_class(stream: Stream, authority: Authority) -> None:
     """Have the hub know class, sensitivity and retention; it records each change of them."""
-    wanted = {
+    wanted: dict[str, Any] = {
         "label": stream.label,
         "class": stream.label_class,
         "sensitivity": stream.sensitivity,
         "retention_hint": stream.retention_hint,
     }
-    known = authority.ask_hub("label_classes")["classes"]
-    assert isinstance(known, list)
-    if wanted not in known:
+    if wanted not in authority.ask_hub("label_classes")["classes"]:
         authority.ask_hub("label_class", **wanted)
 
 
@@ -306,5 +304,5 @@ def rotated(stream: Stream, authority: Authority) -> Result:
         "stream": stream.name,
         "key_id": record.key_id,
         "reader_pk": record.reader_pk.hex(),
-        "readers": sorted(reader.name for reader in readers),
+        "readers": [*sorted(reader.name for reader in readers)],
     }

@@ -1,4 +1,4 @@
-"""All verbs by name: what an administrator may ask for, and what only the product may [SDR0 3.2]."""
+"""All verbs by name: what administrators may ask for, and what only the product may [SDR0 3.2]."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class Verb(ABC, Generic[Args]):
     event_type: ClassVar[str]
     is_public: ClassVar[bool] = True  # false: only the product itself asks for it
     needs_reason: ClassVar[bool] = False
+    may_be_refused: ClassVar[bool] = False  # also while settling, because no row was changed
 
     @abstractmethod
     def check(self, found: object) -> Args:
@@ -56,3 +57,10 @@ class Verb(ABC, Generic[Args]):
 
     def finish(self, args: Args, act: Act, authority: Authority) -> None:
         """After the event has its receipt, before the act is done."""
+
+
+def keep(act: Act, more: Result) -> None:
+    """Store progress on the act, so that a stop does not ask twice."""
+    if more and {**act.result, **more} != act.result:
+        act.result = {**act.result, **more}
+        act.save(update_fields=["result"])
