@@ -137,6 +137,6 @@ VEEN_TRUST_PK_FILE = STATE.trust_pk
 VEEN_READ_TOKEN_FILE = STATE.secret("web.token")
 VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
-VEEN_AUTHOR_SOCKET = STATE.author_socket
 VEEN_LAKE_DIR = STATE.root / "lake"
 VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+VEEN_AUTHOR_SOCKET = STATE.author_socket
