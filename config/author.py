@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 
+from config.log_lines import JsonLines
 from config.up_state import StateDir
 from hub.errors import VeenError
 
@@ -27,6 +28,7 @@ def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     import django  # noqa: PLC0415 - nothing below can be imported before its setup
 
+    JsonLines.component = "author"
     django.setup()
     from django.conf import settings  # noqa: PLC0415
 

@@ -44,7 +44,14 @@ def submit_act(verb: str, args: Mapping[str, Value], *, actor: str, reason: str 
     """Store what an administrator asks for, and wake the author; refuses what cannot be done."""
     found = find_verb(verb)
     _check_words(actor, reason, needs_reason=found.needs_reason)
-    found.plan(found.check(args))
+    try:
+        found.plan(found.check(args))
+    except RecordError:
+        raise
+    except VeenError as flaw:
+        if flaw.code not in (ErrorCode.FORMAT, ErrorCode.SIZE):
+            raise
+        raise RecordError(RecordCode.INVALID_PARAMETER, flaw.detail) from flaw
     return _store(verb, args, actor=actor, reason=reason)
 
 
