@@ -122,7 +122,7 @@ def keep_index_fresh(every_s: float) -> threading.Thread:
 
 
 def _look() -> tuple[Pin, Look]:
-    pin, url, token = _connection()
+    pin, url, token = hub_connection()
     known = {
         Label(bytes.fromhex(row.label)): Position(
             seq=StreamSeq(row.upto_seq),
@@ -140,7 +140,8 @@ def _look() -> tuple[Pin, Look]:
         return pin, source.look(known=known, known_manifests=known_manifests)
 
 
-def _connection() -> tuple[Pin, str, str]:
+def hub_connection() -> tuple[Pin, str, str]:
+    """The pinned key, the address and the read token of the running hub."""
     try:
         status = json.loads(settings.VEEN_STATUS_FILE.read_bytes())
         token = settings.VEEN_READ_TOKEN_FILE.read_text().strip()

@@ -71,7 +71,37 @@ class Detail:
     reason: str
 
 
-class RecordError(VeenError):
+class ApiError(VeenError):
+    """A refusal as an HTTP API words it; each product has its own family and table of codes."""
+
+    def __init__(
+        self,
+        error_code: StrEnum,
+        info: CodeInfo,
+        message: str,
+        *,
+        details: Iterable[Detail] = (),
+        retry_after_s: int | None = None,
+    ) -> None:
+        self.error_code = error_code
+        self.status = info.status
+        self.message = message
+        self.details = tuple(details)
+        places = "; ".join([f"{one.pointer or '/'}: {one.reason}" for one in self.details])
+        worded = f"{error_code}: {message}" + (f" ({places})" if places else "")
+        super().__init__(info.tool_code, worded, retry_after_s=retry_after_s)
+
+    def to_json(self) -> dict[str, object]:
+        """The body of the answer; the edge adds request_id."""
+        found: dict[str, object] = {"error_code": self.error_code.value, "message": self.message}
+        if self.details:
+            found["details"] = [
+                {"pointer": one.pointer, "reason": one.reason} for one in self.details
+            ]
+        return found
+
+
+class RecordError(ApiError):
     """A refusal of the recorder, as its API words it."""
 
     def __init__(
@@ -82,23 +112,6 @@ class RecordError(VeenError):
         details: Iterable[Detail] = (),
         retry_after_s: int | None = None,
     ) -> None:
-        self.error_code = error_code
-        self.message = message
-        self.details = tuple(details)
-        places = "; ".join([f"{one.pointer or '/'}: {one.reason}" for one in self.details])
-        worded = f"{error_code}: {message}" + (f" ({places})" if places else "")
-        super().__init__(CODES[error_code].tool_code, worded, retry_after_s=retry_after_s)
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return CODES[self.error_code].status
-
-    def to_json(self) -> dict[str, object]:
-        """The body of the answer; the edge adds request_id."""
-        found: dict[str, object] = {"error_code": self.error_code.value, "message": self.message}
-        if self.details:
-            found["details"] = [
-                {"pointer": one.pointer, "reason": one.reason} for one in self.details
-            ]
-        return found
+        super().__init__(
+            error_code, CODES[error_code], message, details=details, retry_after_s=retry_after_s
+        )

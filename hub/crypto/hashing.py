@@ -59,6 +59,8 @@ ADMIN: Final = Tag("veen/admin")
 REVOCATION: Final = Tag("veen/revocation")
 LABEL_CLASS: Final = Tag("veen/label-class")
 META_SCHEMA: Final = Tag("veen/meta-schema")
+QUERY_RESULT: Final = Tag("query/result")
+QUERY_SPOT: Final = Tag("query/spot")
 
 
 def u64be(number: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hub import mmr
@@ -20,7 +20,7 @@ class Checkpointer:
     """Makes manifests and knows what is new since the last one."""
 
     store: Store
-    housekeeping: frozenset[Label] = frozenset()
+    is_housekeeping: Callable[[Label], bool]
     latest: ManifestId | None = None
     created_at: int = 0
     _covered: dict[Label, tuple[int, bytes]] = field(default_factory=dict)  # size, CHECKPOINT
@@ -71,7 +71,7 @@ class Checkpointer:
         return any(
             state.size > self._size(state.label)
             for state in self.store.state.labels.values()
-            if state.label not in self.housekeeping
+            if not self.is_housekeeping(state.label)
         )
 
     def make(self, key: SigningKey, now: int, witnesses: Sequence[SigningKey] = ()) -> Manifest:

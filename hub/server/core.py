@@ -65,7 +65,7 @@ class HubCore:
         self.store = store
         self.gate = gate
         self.reader = reader
-        self.checkpoints = Checkpointer(store)
+        self.checkpoints = Checkpointer(store, gate.is_housekeeping)
         self.findings = FramedFile(store.layout.findings, store.disk)
         self.read_only: StoreError | None = None  # why the guard or damage forbids writing
         self.disk_flaw: str | None = None  # why the last batch was not written
@@ -355,9 +355,6 @@ def _open_locked(  # noqa: PLR0917 - called once, above
         config=config, lock=lock, identity=identity, store=store, gate=gate, reader=reader
     )
     core.checkpoints.load()
-    core.checkpoints.housekeeping = frozenset(
-        label for label, name in gate.classes.items() if name == "housekeeping"
-    )
     _guard(core, layout, damage)
     return core
 

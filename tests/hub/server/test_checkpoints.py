@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hub.admission.records import LABEL_CLASS, LabelClass
 from hub.server.config import HubConfig
 from hub.server.core import HubCore, open_hub
 from hub.storage.labels import LabelFiles
@@ -130,4 +131,14 @@ def test_housekeeping_is_covered_but_never_the_cause(tmp_path: Path) -> None:
     receipt_of(core, Author(LABELS[0]).next())
     manifest = Manifest.decode(core.checkpoint())
     assert manifest.checkpoint(core.gate.admission_label) is not None
+    core.close()
+
+
+def test_a_label_that_becomes_housekeeping_is_so_at_once(tmp_path: Path) -> None:
+    core = opened(tmp_path)
+    receipt_of(core, Author(LABELS[0]).next())
+    assert core.checkpoints.is_due(T0 + 10**6, 300, 10)
+    given = LabelClass(label=LABELS[0], name="housekeeping")
+    core.record(LABEL_CLASS, given.encode())
+    assert not core.checkpoints.is_due(T0 + 10**6, 300, 10)
     core.close()
