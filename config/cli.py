@@ -41,7 +41,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "config": Entry("config.settings_cli:config", "Show and check the settings."),
     },
     "Hub and streams": {
-        "hub": Entry("hub.cli.hub:hub", "Run and maintain a hub."),
+        "hub": Entry("recorder.cli.anchor:hub", "Run and maintain a hub."),
         "stream": Entry("hub.cli.messages:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },

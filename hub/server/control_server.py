@@ -51,6 +51,7 @@ class ControlServer:
             "label_class": self._label_class,
             "label_classes": self._label_classes,
             "clock_accept": self._clock_accept,
+            "anchor_failed": self._anchor_failed,
             "stop": self._stop_hub,
         }
 
@@ -277,6 +278,11 @@ class ControlServer:
 
     async def _clock_accept(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         return {"now": self._core.accept_clock()}
+
+    async def _anchor_failed(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
+        """Whoever anchors is another process; its failures are counted where OBS0 looks."""
+        self._writer.metrics.anchor_fail.inc()
+        return {}
 
     async def _stop_hub(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         self._stop()
