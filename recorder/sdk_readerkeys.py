@@ -9,8 +9,8 @@ from pathlib import Path
 from hub import keystore
 from hub.errors import ErrorCode, VeenError
 from hub.wire.readerkey import ReaderKeyRecord
-from recorder.sdk_standing import Standing
 from recorder.gateway_client import GatewayClient
+from recorder.sdk_standing import Standing
 
 STREAMS = "/api/record/streams"
 

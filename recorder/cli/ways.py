@@ -21,9 +21,9 @@ from hub.cli.output import Document
 from hub.errors import ErrorCode, VeenError
 from recorder.codes import Detail, RecordCode, RecordError
 from recorder.connection import Connection
+from recorder.gateway_client import GatewayAnswer, GatewayClient
 from recorder.recorded import Recorded
 from recorder.sdk import Recorder
-from recorder.gateway_client import GatewayAnswer, GatewayClient
 
 EVENTS: Final = "/api/record/events"
 _AHEAD_MAX: Final = 2048  # events on their way before the oldest answer is awaited
