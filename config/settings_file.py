@@ -85,6 +85,12 @@ class Settings:
         Text(), None, "postgresql://...; SQLite in data_dir if unset"
     )
     database_password_file: Path | None = setting(PathName(), None, "file of its password")
+    java_home: Path | None = setting(PathName(), None, "Java for Spark; found if unset")
+    spark_master: str = setting(Text(), "local[*]", "where Spark runs; elsewhere it must encrypt")
+    spark_properties_file: Path | None = setting(
+        PathName(), None, "a cluster's own Spark settings, its secret among them"
+    )
+    redis_url: str | None = setting(Text(), None, "task broker; a private one if unset")
     allowed_hosts: tuple[str, ...] = setting(TextList(), (), "host names the web process answers")
 
     def environ(self) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Batch work on Spark: ingest, seal, audit and queries, without Django [architecture, Floors]."""
