@@ -155,11 +155,17 @@ class Failure(NamedTuple):
 
 def _judge(error: BaseException) -> Failure:
     """The one place where an exception becomes an exit code."""
-    from hub.errors import ERRORS, VeenError  # noqa: PLC0415 - not needed when all goes well
+    from hub.errors import (  # noqa: PLC0415 - not needed when all goes well
+        ERRORS,
+        VeenError,
+        WireError,
+    )
 
     if isinstance(error, VeenError):
         info = ERRORS[error.code]
-        return Failure(info.exit_code, error.code, error.detail or info.sentence, info.remedy)
+        # Read here and found wrong; a hub's refusal of what we sent has the same code.
+        exit_code = EXIT_PROTOCOL if isinstance(error, WireError) else info.exit_code
+        return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
     if isinstance(error, click.ClickException):
         return Failure(EXIT_USAGE, "usage", error.format_message())
     if isinstance(error, TimeoutError):
