@@ -25,10 +25,10 @@ from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.types import ClientId
 from recorder import sdk_readerkeys, sdk_standing, spool_files
+from recorder.deadletters import DeadLetters
 from recorder.event import check_size, content_of, read_incoming
 from recorder.recorded import Recorded
 from recorder.sdk_answers import Answers
-from recorder.sdk_deadletter import DeadLetters
 from recorder.sdk_drain import STATE, Drainer
 from recorder.sdk_standing import Standing
 from recorder.spool import BYTES_MAX, SpoolWriter

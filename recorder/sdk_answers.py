@@ -14,6 +14,7 @@ from hub.client.lane import KeyConflictError, Outcome
 from hub.errors import VeenError
 from hub.types import PublicKey
 from recorder.codes import RecordCode, RecordError
+from recorder.event import stored_key
 from recorder.recorded import Recorded
 from recorder.spool_files import SpoolEntry
 
@@ -25,7 +26,7 @@ Place = tuple[str, int]  # of a spool entry: its file, and the offset behind it
 
 def outbox_key(place: Place, key: str | None) -> str:
     """The key of a spool entry in the outbox: the caller's own, else its place."""
-    return f"s/{place[0]}/{place[1]}" if key is None else f"i/{key}"
+    return f"s/{place[0]}/{place[1]}" if key is None else stored_key(key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from hub.errors import ErrorCode, VeenError
 from hub.storage.disk import DirectoryLock, Disk
 from hub.wire.payload import PayloadHeader
 from recorder import spool_files
+from recorder.deadletters import DeadLetters
 from recorder.event import SCHEMA
 from recorder.sdk_answers import Place, outbox_key
-from recorder.sdk_deadletter import DeadLetters
 from recorder.sdk_standing import Standing
 from recorder.spool_files import SpoolEntry
 from recorder.streams import EVENT_BYTES_LIMIT

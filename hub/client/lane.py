@@ -81,7 +81,7 @@ class Lane:
         self._producer.on_settled = self._settled
         self._conveyor = Conveyor(client, self._producer)
         self._on_refused = on_refused
-        self._pending_max = pending_max
+        self.pending_max = pending_max
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()  # stored here, not sent yet
         self._own: set[int] = set()  # stored here, without receipt
@@ -118,7 +118,7 @@ class Lane:
     def wait_for_room(self, timeout_s: float) -> bool:
         """Whether another entry may be placed, now or within the time."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._pending() < self._pending_max, timeout_s)
+            return self._changed.wait_for(lambda: self._pending() < self.pending_max, timeout_s)
 
     def wait_idle(self, timeout_s: float | None) -> bool:
         """Whether everything placed so far is answered, now or within the time."""

@@ -37,7 +37,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveHub]:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_cast() -> MakeCast:
     """Producers of a hub, each with two streams that nobody else writes."""
 

@@ -21,9 +21,9 @@ from hub.errors import ErrorCode, VeenError
 from recorder import spool_files
 from recorder.codes import RecordCode, RecordError
 from recorder.connection import ProducerKey
+from recorder.deadletters import NAME as DEAD_LETTERS
 from recorder.sdk import Recorder
 from recorder.sdk_async import AsyncRecorder
-from recorder.sdk_deadletter import NAME as DEAD_LETTERS
 from recorder.spool_files import SpoolFullError
 from tests.recorder.conftest import MakeCast, closed_config
 from tests.support import live_hub
