@@ -19,7 +19,7 @@ from rest_framework import exceptions as drf
 from rest_framework.views import set_rollback
 
 from hub.errors import ERRORS, ErrorCode, VeenError
-from recorder.codes import RecordCode, RecordError
+from recorder.codes import ApiError, RecordCode, RecordError
 
 API: Final = "/api/"
 PROBLEM_JSON: Final = "application/problem+json"
@@ -132,7 +132,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def refusal(request: HttpRequest, error: VeenError) -> HttpResponse:
     """The answer to a VeenError: status, code and sentence."""
-    if isinstance(error, RecordError):
+    if isinstance(error, ApiError):
         if request.path.startswith(API):
             return _json(request, error.status, error.to_json(), error.retry_after_s)
         code, status, message = error.error_code.value, error.status, error.message

@@ -103,6 +103,11 @@ def producer_streams(streams: QuerySet[Stream]) -> list[tuple[Stream, tuple[str,
     return found
 
 
+def streams() -> QuerySet[Stream]:
+    """All streams, with their types, keys and readers."""
+    return Stream.objects.prefetch_related("event_types", "reader_keys", "grants")
+
+
 def producers() -> QuerySet[Producer]:
     """All keys of all producers, with their streams."""
     return Producer.objects.prefetch_related("streams")

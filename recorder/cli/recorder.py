@@ -11,6 +11,10 @@ from hub.cli.output import examples
 
 # Help stands here, so that `veen recorder --help` imports nothing.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "replay": (
+        "recorder.cli.replay:replay",
+        "Read streams by range or window, each event verified.",
+    ),
     "evidence": (
         "recorder.cli.evidence:evidence",
         "Pack one event with all that proves it into one file.",

@@ -15,6 +15,7 @@ from hub.wire.msg import Msg
 from hub.wire.proof import MmrProof
 from hub.wire.receipt import Receipt
 from recorder.event import format_time
+from recorder.models import AuthoredEvent
 from tests.support.web_bundle import LaunchedIngest, WebBundle, bearer, token
 
 pytestmark = pytest.mark.django_db
@@ -257,3 +258,16 @@ def test_a_hub_that_is_down_is_hub_unavailable(
     answer = web.get("/api/record/replay", {"stream": name}, headers=bearer(reader))
     assert (answer.status_code, answer.json()["error_code"]) == (503, "hub_unavailable")
     assert int(answer["Retry-After"]) > 0
+
+
+def test_an_administrator_who_reads_is_recorded_and_a_reader_is_not(
+    web: Client, bundle: WebBundle, name: str, reader: str
+) -> None:
+    bundle.record(name, 2)
+    replay(web, reader, stream=name)
+    assert not AuthoredEvent.objects.exists()
+    replay(web, token("admin", "ops"), stream=name, to_seq=1)
+    [row] = AuthoredEvent.objects.all()
+    assert (row.stream, row.event_type) == ("record/infrastructure/changes", "stream.replayed")
+    assert row.subject_id == "token:ops"
+    assert json.loads(row.payload_text)["to_seq"] == 1
