@@ -10,6 +10,12 @@ from hub.cli.lazy import LazyTable, Row
 from hub.cli.output import examples
 
 ROWS: Final[dict[str, Row]] = {
+    "producer": Row("recorder.cli.producer:producer", "Producers: add, list, rotate, revoke."),
+    "stream": Row(
+        "recorder.cli.stream:recorder_stream", "Streams: map event types, migrate, set."
+    ),
+    "reader": Row("recorder.cli.reader:reader", "Readers: add, list, revoke."),
+    "retention": Row("recorder.cli.retention:retention", "How long payloads stay."),
     "record": Row("recorder.cli.record:record", "Record events, one or many from stdin."),
     "replay": Row(
         "recorder.cli.replay:replay", "Read streams by range or window, each event verified."
