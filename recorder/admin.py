@@ -77,8 +77,7 @@ class StreamAdmin(RecorderAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         head = LabelHead.objects.filter(label=OuterRef("label")).values("upto_seq")[:1]
-        rows: QuerySet[Any] = super().get_queryset(request)
-        rows = rows.annotate(
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(
             type_count=Count("event_types", distinct=True),
             newest_key=Max("reader_keys__key_id"),
             head_seq=Subquery(head),
@@ -131,8 +130,7 @@ class ProducerAdmin(RecorderAdmin):
         return row.name
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
-        rows = rows.annotate(streams_held=Count("streams"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(streams_held=Count("streams"))
         return rows
 
     @admin.display(description="principal")
@@ -187,8 +185,7 @@ class ReaderAdmin(RecorderAdmin):
         return () if row.revoked_at or row.name == ADMIN_READER else ("reader.revoke",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
-        rows = rows.annotate(grants_held=Count("grants"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(grants_held=Count("grants"))
         return rows
 
     @admin.display(description="key")
@@ -226,7 +223,7 @@ class ReaderGrantAdmin(RecorderAdmin):
 class ActAdmin(RecorderAdmin):
     """What was asked for; a page that is not over yet loads itself again."""
 
-    list_display = ("verb", "actor", "shown_state", "reason", "created_at", "finished_at")
+    list_display = ("verb", "actor", "shown_state", "reason", "created_at")
     list_filter = ("state", "verb")
     search_fields = ("actor", "reason", "verb")
     date_hierarchy = "created_at"
