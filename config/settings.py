@@ -117,6 +117,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["config.formats"]  # times as the log prints them
 
 # Served straight from the packages: no copy that could be stale or half made.
 STATIC_URL = "static/"
