@@ -121,9 +121,7 @@ class Migrate(Verb[MigrateArgs]):
         if args.kind is MigrationKind.RENAMED:
             source = config_of(find_stream(args.source))
             return Migration.rename(source, args.moves[0][0], reason=reason)
-        return Migration(
-            kind=args.kind, source=args.source, moves=dict(args.moves), reason=reason
-        )
+        return Migration(kind=args.kind, source=args.source, moves=dict(args.moves), reason=reason)
 
     def apply(self, args: MigrateArgs, act: Act, authority: Authority) -> Result:
         source = find_stream(args.source)

@@ -93,9 +93,7 @@ class AddReader(Verb[AddArgs]):
 
 def _granted(reader: Reader, stream: Stream, authority: Authority) -> dict[str, Any]:
     wrapped = reader_keys.grant_all(reader, stream, authority)
-    keys = [
-        {"key_id": one.key_id, "wrapped": b64encode(one.encode()).decode()} for one in wrapped
-    ]
+    keys = [{"key_id": one.key_id, "wrapped": b64encode(one.encode()).decode()} for one in wrapped]
     return {**described(stream), "keys": keys}
 
 

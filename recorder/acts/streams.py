@@ -81,9 +81,9 @@ def create(config: StreamConfig, readers: list[Reader], authority: Authority) ->
         event_bytes_max=config.event_bytes_max,
         created_at=authority.now(),
     )
-    EventType.objects.bulk_create([
-        EventType(event_type=event_type, stream=stream) for event_type in config.event_types
-    ])
+    EventType.objects.bulk_create(
+        [EventType(event_type=event_type, stream=stream) for event_type in config.event_types]
+    )
     reader_keys.add_key(stream, readers, authority)
     return stream
 
