@@ -78,6 +78,7 @@ class Bundle:
         self._hub_port = 0
         self._web_socket: socket.socket | None = None
         self._running_hub: RunningHub | None = None
+        self._hub_json_at = 0
         self._tidied_at = time.monotonic()
 
     def start(self) -> dict[str, Any]:
@@ -118,6 +119,7 @@ class Bundle:
             changes = [self._tend(child) for child in self._children]
             if any(changes):
                 self._write_status()
+            self._look_for_new_key()
             if time.monotonic() - self._tidied_at > HOUSEKEEPING_S:
                 self._tidied_at = time.monotonic()
                 self._keep_house()
@@ -256,6 +258,14 @@ class Bundle:
             child.cut_log()
         if self._hub.state == "running":
             self._note_hub()
+
+    def _look_for_new_key(self) -> None:
+        """A hub writes hub.json anew when its key rotates: trust should follow within a blink."""
+        with contextlib.suppress(FileNotFoundError):
+            changed_at = self._state.hub_json.stat().st_mtime_ns
+            if changed_at != self._hub_json_at and self._hub.state == "running":
+                self._hub_json_at = changed_at
+                self._note_hub()
 
     def _note_hub(self) -> None:
         """Take over a key that was rotated while we run; keep the old one if it is not trusted."""

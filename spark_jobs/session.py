@@ -8,6 +8,7 @@ gets our secrets over the network, so it is refused unless the cluster authentic
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import sys
@@ -105,6 +106,7 @@ def start_session(plan: SessionPlan) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - costs half a second
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
     builder = SparkSession.builder
     for name, value in plan.settings().items():
         builder = builder.config(name, value)

@@ -86,7 +86,9 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
         slot = _SLOTS.get(kind)
         if slot is None:
             raise VeenError(ErrorCode.FORMAT, f"{path} is a {kind}, which nothing verifies alone")
-        found.setdefault(slot, []).append(data)
+        many = found.setdefault(slot, [])
+        if data not in many:  # proofs of one stream come with the same manifest
+            many.append(data)
     for slot, many in found.items():
         if len(many) > 1 and slot not in ("receipt", "rotations", "msg", "proof"):
             raise click.UsageError(f"{len(many)} files hold a {slot}; verify one at a time")
@@ -98,6 +100,9 @@ def _pins(place: Place, records: bytes, trust_file: Path | None, trust_pk: str |
     from hub.verify_stream import cut_items  # noqa: PLC0415
 
     if trust_file is None:
+        ours = place.trust() if place.hub_pk is None else None
+        if ours is not None:
+            return Pins.of_trust_file(ours)
         return Pins.of_key(place.pinned(), cut_items(records))
     return Pins.of_trust_file(read_trust_file(trust_file, trust_pk))
 
