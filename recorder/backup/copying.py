@@ -70,11 +70,9 @@ class Writer:
 
     def finish(self) -> None:
         """Make every name durable."""
-        folders = {self.root}
-        for entry in self.files:
-            folders.update((self.root / entry.path).relative_to(self.root).parents)
-        for folder in sorted({self.root / one for one in folders}):
-            self.disk.sync_dir(folder)
+        folders = {parent for entry in self.files for parent in Path(entry.path).parents}
+        for folder in sorted(folders):
+            self.disk.sync_dir(self.root / folder)
 
 
 def hash_file(path: Path) -> FileEntry:
