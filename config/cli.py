@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "status": Entry("config.up:status", "Show addresses, hub key and processes."),
         "doctor": Entry("config.doctor:doctor", "Check what this machine offers and lacks."),
         "config": Entry("config.settings_cli:config", "Show and check the settings."),
+        "backup": Entry("recorder.cli.backup:backup", "Create, verify and restore backups."),
     },
     "Hub and streams": {
         "hub": Entry("recorder.cli.anchor:hub", "Run and maintain a hub."),
