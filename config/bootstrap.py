@@ -127,7 +127,7 @@ def install(lock: Path) -> None:
     if install_with_uv(lock):
         return
     ensure_pip()
-    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    pip = (PYTHON, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
     run(*pip, *WHEELS_ONLY, "-r", BUILD_LOCK)
     run(*pip, *LOCK_OPTIONS, "-r", lock)
 

@@ -45,6 +45,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "stream": Entry("hub.cli.messages:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },
+    "Recorder": {
+        "recorder": Entry("recorder.cli.recorder:recorder", "Record, replay, prove events."),
+    },
     "Keys and capabilities": {
         "keygen": Entry("hub.cli.keys:keygen", "Make a key in a sealed keystore."),
         "id": Entry("hub.cli.keys:identity_card", "Show the identity card of a key."),
@@ -54,7 +57,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "send": Entry("hub.cli.messages:send", "Seal, sign and submit a message."),
         "receipt": Entry("hub.cli.messages:receipt", "Fetch a receipt."),
         "proof": Entry("hub.cli.messages:proof", "Fetch an inclusion proof."),
-        "verify": Entry("hub.cli.evidence:verify", "Check evidence offline, every check listed."),
+        "verify": Entry(
+            "recorder.cli.evidence:verify", "Check evidence offline, every check listed."
+        ),
         "inspect": Entry("hub.cli.evidence:inspect", "Show the fields of any wire object."),
         "explain": Entry("hub.cli.evidence:explain", "Say what a code means and what to do."),
     },

@@ -13,7 +13,8 @@ import click
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 EXIT_CHECKS_FAILED: Final = 5
-PYTEST_USAGE_ERROR: Final = 4
+# What pytest says: 0 passed, 1 failed, 2 interrupted, 3 broken inside, 4 usage, 5 nothing to run.
+EXIT_OF_PYTEST: Final = {0: 0, 3: 70, 4: 1, 5: 1}
 PASS_ON: Final = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 IMPORT_LINTER: Final = "from importlinter.cli import lint_imports_command as run; run()"
 LINTERS: Final[dict[str, tuple[str, ...]]] = {
@@ -32,10 +33,7 @@ def _run(*command: str) -> int:
 
 
 def _pytest(*args: str) -> int:
-    code = _run(sys.executable, "-m", "pytest", *args)
-    if code == PYTEST_USAGE_ERROR:
-        return 1
-    return EXIT_CHECKS_FAILED if code else 0
+    return EXIT_OF_PYTEST.get(_run(sys.executable, "-m", "pytest", *args), EXIT_CHECKS_FAILED)
 
 
 @click.command(context_settings=PASS_ON)

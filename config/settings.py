@@ -9,7 +9,7 @@ import secrets as randomness
 from pathlib import Path
 from typing import Any, Final
 
-from config import database, settings_file
+from config import api_settings, database, settings_file
 from config.log_lines import LOG_LINES
 from config.up_secrets import ADMIN_TOKEN, DJANGO_KEY
 from config.up_state import StateDir
@@ -44,6 +44,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "hub.apps.HubConfig",
     "recorder.apps.RecorderConfig",
 ]
@@ -108,7 +111,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = api_settings.BODY_BYTES_MAX
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -123,6 +126,9 @@ WHITENOISE_MAX_AGE = 300
 
 LOGGING = LOG_LINES
 
+REST_FRAMEWORK = api_settings.REST_FRAMEWORK
+SPECTACULAR_SETTINGS = api_settings.SPECTACULAR_SETTINGS
+
 # Read by the hub app and the console, which know nothing of the composition above them.
 VEEN_ZONE = VEEN.zone
 VEEN_STATUS_FILE = STATE.status
@@ -131,3 +137,6 @@ VEEN_TRUST_PK_FILE = STATE.trust_pk
 VEEN_READ_TOKEN_FILE = STATE.secret("web.token")
 VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
+VEEN_LAKE_DIR = STATE.root / "lake"
+VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+VEEN_AUTHOR_SOCKET = STATE.author_socket

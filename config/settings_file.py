@@ -66,6 +66,8 @@ class Settings:
     bind: str = setting(Text(), "127.0.0.1", "address to listen on; any but loopback needs TLS")
     port: int = setting(PORT, 8420, "port of the web process; the next free one if taken")
     hub_port: int = setting(PORT, 8421, "port of the hub's data plane; the next free one if taken")
+    gateway_port: int = setting(PORT, 8422, "port of the gateway; the next free one if taken")
+    run_worker: bool = setting(Flag(), default=True, meaning="run ingest and queries here")
     tls_cert: Path | None = setting(PathName(), None, "PEM certificate chain")
     tls_key: Path | None = setting(PathName(), None, "PEM private key of tls_cert")
     workers: int = setting(Integer(0, 256), 0, "HTTP processes of the hub; 0 is one per core")

@@ -65,7 +65,7 @@ def _with_hub(
         added = TrustedHub(hub_id=hub_id, keys=(TrustedKey(pk=hub_pk, status=KeyStatus.ACTIVE),))
         # First, because this is the hub that the bundle runs.
         return replace(held, serial=held.serial + 1, hubs=(added, *held.hubs))
-    active = next((item for item in mine.keys if item.status is KeyStatus.ACTIVE), None)
+    active = mine.active
     if active is None:
         raise ProofError("every key of this hub is superseded or revoked", ErrorCode.TRUST)
     if active.pk == hub_pk:

@@ -37,6 +37,8 @@ _MAP_HEAD: Final = cbor.head(cbor.MAP, 5)
 _SUBJECT_ID, _EVENT_TYPE_KEY, _EVENT_TIME, _ORIGIN, _PAYLOAD = (
     cbor.encode(name) for name in ("subject_id", "event_type", "event_time", "origin", "payload")
 )
+_BEFORE_SUBJECT_ID: Final = _MAP_HEAD + _SUBJECT_ID
+_BEFORE_EVENT_TIME: Final = _EVENT_TIME + b"\x1b"  # an integer of eight bytes: after 1970-02-19
 _REQUIRED: Final = ("event_type", "subject_id")
 _OPTIONAL: Final = ("stream", "event_time", "origin", "payload", "idempotency_key")
 _KNOWN: Final = frozenset((*_REQUIRED, *_OPTIONAL))
@@ -95,6 +97,18 @@ class RecorderEvent:
         """Parse a body or raise E.FORMAT; a sloppy one is refused, never repaired."""
         if body_bytes_max is not None and len(data) > body_bytes_max:
             raise WireError(f"a body of {len(data)} bytes is over {body_bytes_max}")
+        event = cls._decode_by_position(data) or cls._decode_by_field(data)
+        check_event_type(event.event_type)
+        if "\0" in event.subject_id or "\0" in event.origin:
+            raise WireError("U+0000 in subject_id or origin")
+        payload = event.payload.encode()
+        if canonical_json.canonicalize(payload) != payload:
+            raise WireError("the payload is not canonical JSON")
+        return event
+
+    @classmethod
+    def _decode_by_field(cls, data: bytes) -> Self:
+        """The rule of the map: read each item strictly; every refusal names its byte."""
         reader = cbor.Reader(data)
         reader.map_length(minimum=5, maximum=5)
         event = cls(
@@ -105,13 +119,60 @@ class RecorderEvent:
             payload=reader.name("payload").tstr(),
         )
         reader.end()
-        check_event_type(event.event_type)
-        if "\0" in event.subject_id or "\0" in event.origin:
-            raise WireError("U+0000 in subject_id or origin")
-        payload = event.payload.encode()
-        if canonical_json.canonicalize(payload) != payload:
-            raise WireError("the payload is not canonical JSON")
         return event
+
+    @classmethod
+    def _decode_by_position(cls, data: bytes) -> Self | None:
+        """The common spelling at half the cost; None when in doubt.
+
+        It may only accept what `_decode_by_field` accepts, with equal fields.
+        """
+        try:
+            subject_id, pos = _text_after(data, 0, _BEFORE_SUBJECT_ID)
+            event_type, pos = _text_after(data, pos, _EVENT_TYPE_KEY)
+            time_end = pos + len(_BEFORE_EVENT_TIME) + 8
+            number = data[time_end - 8 : time_end]
+            event_time = int.from_bytes(number, "big")
+            if data[pos : time_end - 8] != _BEFORE_EVENT_TIME or not (
+                1 << 32 <= event_time <= EVENT_TIME_MAX
+            ):
+                return None
+            origin, pos = _text_after(data, time_end, _ORIGIN)
+            payload, pos = _text_after(data, pos, _PAYLOAD)
+        except (IndexError, UnicodeDecodeError):
+            return None
+        if pos != len(data) or len(number) != 8:
+            return None
+        return cls(
+            subject_id=subject_id,
+            event_type=event_type,
+            event_time=UnixMillis(event_time),
+            origin=origin,
+            payload=payload,
+        )
+
+
+def _text_after(data: bytes, pos: int, key: bytes) -> tuple[str, int]:
+    """The text behind a key and its end, or IndexError; of up to 65535 bytes, minimally headed."""
+    start = pos + len(key)
+    if data[pos:start] != key:
+        raise IndexError
+    length = data[start] - 0x60  # TSTR
+    start += 1
+    if length == 24:
+        length = data[start]
+        start += 1
+        if not 24 <= length <= TEXT_BYTES_MAX:
+            raise IndexError
+    elif length == 25 and key is _PAYLOAD:
+        length = data[start] << 8 | data[start + 1]
+        start += 2
+        if length < 1 << 8:
+            raise IndexError
+    elif not 0 <= length < 24:
+        raise IndexError
+    end = start + length
+    return data[start:end].decode(), end
 
 
 def _tstr(text: str) -> bytes:

@@ -8,6 +8,7 @@ gets our secrets over the network, so it is refused unless the cluster authentic
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import sys
@@ -62,6 +63,8 @@ class SessionPlan:
         """Python workers on sockets in a private folder, where a socket's name fits there."""
         folder = str(self.scratch)
         name = "spark.python.unix.domain.socket"
+        if not self.is_local:
+            return {f"{name}.enabled": "true"}  # in each executor's own temporary folder
         if len(folder.encode()) > _SOCKET_FOLDER_BYTES_MAX:
             return {f"{name}.enabled": "false"}  # loopback with a secret, as Spark does it
         return {f"{name}.enabled": "true", f"{name}.dir": folder}
@@ -71,6 +74,7 @@ class SessionPlan:
         here = {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
+            "spark.local.dir": str(self.scratch),
         }
         return {
             **(here if self.is_local else {}),
@@ -81,7 +85,6 @@ class SessionPlan:
             "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -Dfile.encoding=UTF-8",
             "spark.executorEnv.PYTHONPATH": str(PROJECT),
             "spark.executorEnv.PYTHONSAFEPATH": "1",
-            "spark.local.dir": str(self.scratch),
             "spark.log.level": "ERROR",
             **self._sockets(),
             "spark.scheduler.mode": "FAIR",
@@ -105,6 +108,7 @@ def start_session(plan: SessionPlan) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - costs half a second
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
     builder = SparkSession.builder
     for name, value in plan.settings().items():
         builder = builder.config(name, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 from collections.abc import Callable
 
 import hypothesis
@@ -28,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What an ordinary machine gives a process: a leak of descriptors must not hide behind more.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
     if config.getoption("--hypothesis-profile", default=None) is None:
         hypothesis.settings.load_profile("full" if config.getoption("--full") else "fixed")
 

@@ -1,4 +1,4 @@
-"""Bodies of the stream hub/admission: admissions, revocations, control acts [spec-2 4.3].
+"""Bodies of hub/admission: admissions, revocations, label classes, acts [spec-2 4.3, 6.1].
 
 Text keys in the order listed with each class; an absent field is omitted, never null.
 """
@@ -13,7 +13,7 @@ from typing import Final, Self, cast
 from hub.crypto.hashing import CAP, h
 from hub.errors import WireError
 from hub.limits import DEFAULT, Limits
-from hub.types import UINT64_MAX, ZERO32, AuthRef, Hash, UnixSeconds
+from hub.types import UINT64_MAX, ZERO32, AuthRef, Hash, Label, UnixSeconds
 from hub.wire import cbor
 from hub.wire.captoken import CapToken
 
@@ -22,10 +22,12 @@ NO_ROUTING_KEY: Final = ZERO32  # a hub without routing key derives this one lab
 
 ADMISSION: Final = Hash(h(b"veen.admission.v1"))
 REVOCATION: Final = Hash(h(b"veen.revocation.v1"))
+LABEL_CLASS: Final = Hash(h(b"veen.label.class.v1"))
 CONTROL: Final = Hash(h(b"veen.control.v1"))
 
 REASON_BYTES_MAX: Final = 1024
 VERB_BYTES_MAX: Final = 64
+CLASS_BYTES_MAX: Final = 64
 NAME_BYTES_MAX: Final = 16  # the longest field name here is shorter
 
 
@@ -121,6 +123,47 @@ def _kind(text: str) -> RevocationKind:
         return RevocationKind(text)
     except ValueError as flaw:
         raise WireError(f"unknown kind of revocation {text!r}") from flaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelClass:
+    """{label, class, sensitivity?, retention_hint?}: what kind of stream a label is [LCLASS0]."""
+
+    label: Label
+    name: str
+    sensitivity: str | None = None
+    retention_hint: int | None = None  # seconds
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        body: dict[str, cbor.Value] = {"label": self.label, "class": self.name}
+        if self.sensitivity is not None:
+            body["sensitivity"] = self.sensitivity
+        if self.retention_hint is not None:
+            body["retention_hint"] = self.retention_hint
+        return cbor.encode(body)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Parse a body or raise E.FORMAT."""
+        reader = cbor.Reader(data)
+        optional = reader.map_length(minimum=2, maximum=4) - 2
+        label = Label(reader.name("label").bstr(32))
+        name = reader.name("class").tstr(maximum=CLASS_BYTES_MAX)
+        sensitivity: str | None = None
+        hint: int | None = None
+        key = reader.tstr(maximum=NAME_BYTES_MAX) if optional else ""
+        if key == "sensitivity":
+            sensitivity = reader.tstr(maximum=CLASS_BYTES_MAX)
+            optional -= 1
+            key = reader.tstr(maximum=NAME_BYTES_MAX) if optional else ""
+        if key == "retention_hint":
+            hint = reader.uint()
+            optional -= 1
+        if optional:
+            raise WireError("a label class has label, class, sensitivity?, retention_hint?")
+        reader.end()
+        return cls(label=label, name=name, sensitivity=sensitivity, retention_hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

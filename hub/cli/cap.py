@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "veen cap issue --subject alice --stream record/demo/notes --out alice.cap",
+        "veen cap authorize alice.cap",
+    )
+)
 def cap() -> None:
     """Capabilities: who may append to which streams, how long and how fast."""
 

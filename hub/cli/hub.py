@@ -22,7 +22,7 @@ _READY_S: Final = 60.0
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-@click.group()
+@click.group(epilog=examples("veen hub start --data-dir hub-data", "veen hub status"))
 def hub() -> None:
     """Run and maintain a hub."""
 

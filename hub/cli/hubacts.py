@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,6 +14,7 @@ from hub.cli.output import emit, examples, json_option, note, progress, progress
 from hub.cli.place import Place, data_dir_option, label_options
 
 _PATH = click.Path(path_type=Path)
+TRUST_FOLLOWS_S: Final = 5.0
 
 
 @click.command(epilog=examples("veen hub checkpoint", "veen hub checkpoint --out m.manifest"))
@@ -29,7 +31,7 @@ def checkpoint(*, out: Path | None, as_json: bool, data_dir: Path) -> None:
     emit(answer, as_json=as_json)
 
 
-@click.group()
+@click.group(epilog=examples("veen hub key rotate", "veen hub key rotate --out handover.rotation"))
 def key() -> None:
     """The hub's signing key."""
 
@@ -46,10 +48,26 @@ def rotate(*, out: Path | None, as_json: bool, data_dir: Path) -> None:
     if out is not None:
         out.write_bytes(bytes.fromhex(answer["record"]))
     emit(answer, as_json=as_json)
-    note("update trust files and pins: old receipts count under the manifest named here")
+    if _is_followed(Place(root=data_dir.parent), answer["new_pk"]):
+        note("the trust file of this directory names the new key; update other pins")
+    else:
+        note("update trust files and pins: old receipts count under the manifest named here")
 
 
-@click.group()
+def _is_followed(place: Place, new_pk: str) -> bool:
+    """Whether a running `veen up` has taken the key over; it looks several times a second."""
+    end = time.monotonic() + TRUST_FOLLOWS_S
+    while (place.root / "run" / "status.json").exists() and time.monotonic() < end:
+        trust = place.trust()
+        if trust is None:
+            return False
+        if any(hub.active is not None and hub.active.pk.hex() == new_pk for hub in trust.hubs):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@click.group(epilog=examples("veen hub token add --name auditor --all", "veen hub token list"))
 def token() -> None:
     """Bearer tokens for reads."""
 
@@ -153,7 +171,7 @@ def prune(
     emit(answer, as_json=as_json)
 
 
-@click.group()
+@click.group(epilog=examples("veen hub clock accept", "veen hub clock accept --json"))
 def clock() -> None:
     """The hub's clock."""
 

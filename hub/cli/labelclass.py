@@ -17,7 +17,13 @@ _DATA_DIR = click.option(
 )
 
 
-@click.group("label-class")
+@click.group(
+    "label-class",
+    epilog=examples(
+        "veen label-class set --stream record/demo/notes --class log --retention long_term",
+        "veen label-class list",
+    ),
+)
 def label_class() -> None:
     """Classes of labels: class, sensitivity and retention hint."""
 

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hub.client import HubClient
     from hub.crypto.signing import SigningKey
     from hub.types import Label, PublicKey
+    from hub.wire.trust import TrustFile
 
 T = TypeVar("T")
 ISSUER: Final = "issuer"
@@ -72,8 +74,30 @@ class Place:
             raise click.UsageError("which hub? give --hub-url, set VEEN_HUB_URL, or run `veen up`")
         return str(found)
 
+    def trust(self) -> TrustFile | None:
+        """The trust file that `veen up` keeps here, its signature checked; None where none is."""
+        from hub.wire.trust import TrustFile  # noqa: PLC0415
+
+        path, key = self.root / "trust.json", self.root / "trust.pk"
+        if not (path.exists() and key.exists()):
+            return None
+        trust_pk = parse_key(key.read_text("ascii").strip(), str(key))
+        for _ in range(20):
+            found = TrustFile.decode(path.read_bytes())
+            try:
+                found.verify(path.with_name("trust.json.sig").read_bytes(), trust_pk)
+            except VeenError:
+                time.sleep(0.02)  # `up` replaces two files: the signature, then what it is for
+            else:
+                return found
+        raise VeenError(ErrorCode.TRUST, f"{path} is not signed by the realm's trust key")
+
     def pinned(self) -> PublicKey:
         """The hub key that is trusted; never asked of the hub itself."""
+        trust = self.trust() if self.hub_pk is None else None
+        active = trust.hubs[0].active if trust is not None and trust.hubs else None
+        if active is not None:
+            return active.pk
         found = self.hub_pk or self.running().get("hub_pk")
         if not found:
             detail = "no pinned hub key: give --hub-pk, set VEEN_HUB_PK, or run `veen up`"

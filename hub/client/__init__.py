@@ -1,16 +1,25 @@
 """The hub's client library: author, submit, follow and verify against a pinned key [SSOT 9]."""
 
+from hub.client.author import Item, Placed
+from hub.client.draft import Draft
 from hub.client.heads import EquivocationError
 from hub.client.hubclient import HubClient
-from hub.client.outbox import Draft
+from hub.client.keyed import KeyedState, KeyReader, Mark
+from hub.client.outbox import Entry
 from hub.client.pool import KeyPool, RotatingProducer
 from hub.client.producer import Producer, RefusedError, Submitted
 
 __all__ = [
     "Draft",
+    "Entry",
     "EquivocationError",
     "HubClient",
+    "Item",
     "KeyPool",
+    "KeyReader",
+    "KeyedState",
+    "Mark",
+    "Placed",
     "Producer",
     "RefusedError",
     "RotatingProducer",

@@ -60,13 +60,17 @@ class Follower:
             while to_seq is None or next_seq <= to_seq:
                 start = next_seq
                 for item in self._read_pages(next_seq):
+                    if item.receipt.stream_seq == to_seq:
+                        self._check_known_extends()
                     yield item
                     next_seq = item.receipt.stream_seq + 1
                     if next_seq - 1 == to_seq:
                         break
                 if next_seq > start:
                     self._remember()
-                elif poll_s is None:
+                    continue
+                self._check_known_is_served(next_seq)
+                if poll_s is None:
                     return
                 else:
                     time.sleep(poll_s)
@@ -79,36 +83,53 @@ class Follower:
         if head is None or not self._verify:
             return
         known = self._client.heads.get(self._label)
-        if known is None or head.last_stream_seq >= known.last_stream_seq:
-            self._client.heads.put(self._label, head)
-        elif head.size > known.size:
-            self._client.heads.put(self._label, replace(known, size=head.size, peaks=head.peaks))
+        self._client.heads.put(self._label, head if known is None else known.merged(head))
         self._client.heads.save()
 
-    # -- where to start -----------------------------------------------------------------------
+    # -- where to start, and what must come of it ---------------------------------------------
 
     def _prefix(self, size: int) -> LabelHead | None:
-        """A verified head of exactly `size`, consistent with what was known before."""
+        """A verified head of exactly `size`, consistent with all that was known before."""
         if size == 0:
             return None
         known = self._client.heads.get(self._label)
-        if known is not None and known.last_stream_seq == size and known.is_whole():
-            return known
+        if known is not None and known.size == size and known.has_peaks():
+            assert known.prefix is not None
+            return LabelHead.of_prefix(known.prefix, known.peaks)
         receipt = self._client.receipt(self._label, size)
         proof, _, _ = self._client.proof(self._label, size, size=size)
         head = head_from_proof(receipt, proof)
-        if known is not None and known.last_stream_seq < size:
-            self._check_extends(known.receipt, receipt)
+        if known is not None:
+            for ours in known.statements:
+                self._check_one_log(ours, receipt)
         return head
 
-    def _check_extends(self, old: Receipt, new: Receipt) -> None:
+    def _check_known_extends(self) -> None:
+        """A range that ends before what is known must still be a part of it."""
+        known = self._client.heads.get(self._label)
+        if self._head is None or known is None:
+            return
+        for ours in known.statements:
+            self._check_one_log(ours, self._head.receipt)
+
+    def _check_known_is_served(self, next_seq: int) -> None:
+        """A log that ends before what its hub has signed has lost, or hides, the rest."""
+        known = self._client.heads.get(self._label) if self._verify else None
+        if known is not None and known.last_stream_seq >= next_seq:
+            raise ProofError(f"the hub has signed {known.last_stream_seq} and ends before it")
+
+    def _check_one_log(self, ours: Receipt, theirs: Receipt) -> None:
+        """Raise unless one of two signed roots is that of a prefix of the other's log."""
+        old, new = sorted((ours, theirs), key=lambda one: one.stream_seq)
+        if old.stream_seq == new.stream_seq:
+            return  # compared when the second was taken
         proof = self._client.consistency(self._label, old.stream_seq, new.stream_seq)
         try:
             proof.verify(
                 old.mmr_root, new.mmr_root, from_size=old.stream_seq, to_size=new.stream_seq
             )
         except ProofError as refusal:
-            self._diverged(f"no consistency proof: {refusal.detail}", old, new)
+            self._diverged(f"no consistency proof: {refusal.detail}", ours, theirs)
 
     def _diverged(self, detail: str, ours: Receipt, theirs: Receipt) -> None:
         found = EquivocationError(detail, ours.encode(), theirs.encode())
@@ -222,7 +243,7 @@ class Follower:
         except EquivocationError as found:
             self._client.keep(self._label, found)
             raise
-        self._head = LabelHead(receipt=receipt, size=receipt.stream_seq, peaks=tuple(peaks))
+        self._head = LabelHead.of_prefix(receipt, peaks)
 
 
 def head_from_proof(receipt: Receipt, proof: MmrProof) -> LabelHead:
@@ -239,7 +260,7 @@ def head_from_proof(receipt: Receipt, proof: MmrProof) -> LabelHead:
     for step in proof.path:
         lowest = node_hash(step.sib, lowest)
     peaks = (*reversed(proof.peaks_after), lowest)
-    return LabelHead(receipt=receipt, size=size, peaks=peaks)
+    return LabelHead.of_prefix(receipt, peaks)
 
 
 def next_query(link: str) -> dict[str, str] | None:

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -34,28 +34,56 @@ class EquivocationError(ProofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelHead:
-    """The highest verified RECEIPT of a label, and peaks of the prefix that was read whole.
+    """The highest RECEIPT whose signature was verified, and the prefix that was read whole.
 
-    `size` is at most receipt.stream_seq: a producer sees only receipts of its own messages, so its
-    peaks may stand behind or be absent (size 0).
+    They differ: a head or a receipt of an own message says where the log stands, but only a prefix
+    that was folded leaf by leaf, or proven, says what the log is. Both bind the hub for ever.
     """
 
     receipt: Receipt
-    size: int = 0
-    peaks: tuple[bytes, ...] = ()  # highest first
+    prefix: Receipt | None = None  # the RECEIPT at the end of the verified prefix
+    peaks: tuple[bytes, ...] = ()  # of the prefix, highest first
+
+    @classmethod
+    def of_prefix(cls, receipt: Receipt, peaks: Sequence[bytes]) -> LabelHead:
+        """A prefix that ends with this RECEIPT, and nothing known beyond it."""
+        return cls(receipt=receipt, prefix=receipt, peaks=tuple(peaks))
 
     @property
     def last_stream_seq(self) -> StreamSeq:
         """The highest sequence whose RECEIPT was verified."""
         return self.receipt.stream_seq
 
-    def is_whole(self) -> bool:
-        """Whether the peaks are those of the receipt and reproduce its root."""
+    @property
+    def size(self) -> int:
+        """Messages in the verified prefix."""
+        return 0 if self.prefix is None else self.prefix.stream_seq
+
+    @property
+    def statements(self) -> tuple[Receipt, ...]:
+        """What the hub has signed and must stand by."""
+        if self.prefix is None or self.prefix == self.receipt:
+            return (self.receipt,)
+        return (self.prefix, self.receipt)
+
+    def has_peaks(self) -> bool:
+        """Whether the peaks reproduce the signed root of the prefix."""
         return (
-            self.size == self.receipt.stream_seq
+            self.prefix is not None
             and len(self.peaks) == self.size.bit_count()
-            and mmr.root(list(self.peaks)) == self.receipt.mmr_root
+            and mmr.root(list(self.peaks)) == self.prefix.mmr_root
         )
+
+    def is_whole(self) -> bool:
+        """Whether the prefix reaches up to the highest RECEIPT."""
+        return self.size == self.receipt.stream_seq and self.has_peaks()
+
+    def merged(self, other: LabelHead) -> LabelHead:
+        """The furthest of both; where they tie this one stands."""
+        receipt = max(self.receipt, other.receipt, key=lambda one: one.stream_seq)
+        is_further = other.size > self.size or (other.size == self.size and not self.has_peaks())
+        longer = other if is_further else self
+        return LabelHead(receipt=receipt, prefix=longer.prefix, peaks=longer.peaks)
 
     def encode(self) -> bytes:
         """The state file's bytes."""
@@ -63,7 +91,7 @@ class LabelHead:
             {
                 "ver": _VERSION,
                 "receipt": self.receipt.encode(),
-                "size": self.size,
+                "prefix": b"" if self.prefix is None else self.prefix.encode(),
                 "peaks": list(self.peaks),
             }
         )
@@ -75,11 +103,11 @@ class LabelHead:
         reader.map_length(minimum=4, maximum=4)
         reader.name("ver").uint(exactly=_VERSION)
         receipt = Receipt.decode(reader.name("receipt").bstr())
-        size = reader.name("size").uint()
+        prefix = reader.name("prefix").bstr()
         count = reader.name("peaks").array_length(maximum=64)
         peaks = tuple(reader.bstr(32) for _ in range(count))
         reader.end()
-        return cls(receipt=receipt, size=size, peaks=peaks)
+        return cls(receipt=receipt, prefix=Receipt.decode(prefix) if prefix else None, peaks=peaks)
 
 
 def check_successor(known: LabelHead | None, receipt: Receipt, *, now: float | None = None) -> None:
@@ -89,20 +117,25 @@ def check_successor(known: LabelHead | None, receipt: Receipt, *, now: float | N
         raise ProofError(f"hub_ts {receipt.hub_ts} lies more than a day ahead of this clock")
     if known is None:
         return
-    last = known.receipt
-    if receipt.stream_seq == last.stream_seq:
-        same = receipt.leaf_hash == last.leaf_hash and receipt.mmr_root == last.mmr_root
-        if not same:
-            _equivocation(f"two receipts for sequence {last.stream_seq}", last, receipt)
-    earlier, later = sorted((last, receipt), key=lambda one: one.stream_seq)
-    if later.hub_ts < earlier.hub_ts:
-        _equivocation("hub_ts goes backwards within a label", last, receipt)
-    if receipt.stream_seq == last.stream_seq + 1 and known.is_whole():
+    for ours in known.statements:
+        _check_pair(ours, receipt)
+    if receipt.stream_seq == known.size + 1 and known.has_peaks():
         peaks = list(known.peaks)
         mmr.append(peaks, known.size, receipt.leaf_hash)
         if mmr.root(peaks) != receipt.mmr_root:
+            assert known.prefix is not None
             detail = f"the root at {receipt.stream_seq} does not extend the one at {known.size}"
-            _equivocation(detail, last, receipt)
+            _equivocation(detail, known.prefix, receipt)
+
+
+def _check_pair(ours: Receipt, theirs: Receipt) -> None:
+    if ours.stream_seq == theirs.stream_seq:
+        same = ours.leaf_hash == theirs.leaf_hash and ours.mmr_root == theirs.mmr_root
+        if not same:
+            _equivocation(f"two receipts for sequence {ours.stream_seq}", ours, theirs)
+    earlier, later = sorted((ours, theirs), key=lambda one: one.stream_seq)
+    if later.hub_ts < earlier.hub_ts:
+        _equivocation("hub_ts goes backwards within a label", ours, theirs)
 
 
 def _equivocation(detail: str, ours: Receipt, theirs: Receipt) -> None:
@@ -110,18 +143,17 @@ def _equivocation(detail: str, ours: Receipt, theirs: Receipt) -> None:
 
 
 def advance(known: LabelHead | None, receipt: Receipt) -> LabelHead:
-    """The head after a checked RECEIPT; peaks move along while no sequence is skipped."""
+    """The head after a checked RECEIPT; the prefix moves along while no sequence is skipped."""
     if known is None:
-        if receipt.stream_seq == 1:
-            return LabelHead(receipt=receipt, size=1, peaks=(receipt.leaf_hash,))
-        return LabelHead(receipt=receipt)
-    if receipt.stream_seq <= known.receipt.stream_seq:
-        return known
-    if receipt.stream_seq == known.size + 1 and known.is_whole():
+        known = LabelHead(receipt=receipt)
+    if receipt.stream_seq == known.size + 1 and (known.size == 0 or known.has_peaks()):
         peaks = list(known.peaks)
         mmr.append(peaks, known.size, receipt.leaf_hash)
-        return LabelHead(receipt=receipt, size=known.size + 1, peaks=tuple(peaks))
-    return replace(known, receipt=receipt)
+        if mmr.root(peaks) == receipt.mmr_root:
+            known = replace(known, prefix=receipt, peaks=tuple(peaks))
+    if receipt.stream_seq > known.receipt.stream_seq:
+        known = replace(known, receipt=receipt)
+    return known
 
 
 class HeadStore:
@@ -157,7 +189,7 @@ class HeadStore:
         self.put(receipt.label, advance(known, receipt))
 
     def save(self) -> None:
-        """Write what changed. A head that another process has moved further stays."""
+        """Write what changed. What another process has moved further stays."""
         if self._directory is not None and self._unsaved:
             with _held(self._directory / "lock"):
                 for label in sorted(self._unsaved):
@@ -166,9 +198,9 @@ class HeadStore:
 
     def _save(self, label: Label, head: LabelHead) -> None:
         stored = self._load(label)
-        if stored is not None and stored.last_stream_seq > head.last_stream_seq:
-            self._heads[label] = stored
-        else:
+        if stored is not None:
+            head = self._heads[label] = stored.merged(head)
+        if head != stored:
             self._write(label, head)
 
     def _path(self, label: Label) -> Path | None:

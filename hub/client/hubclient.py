@@ -117,11 +117,20 @@ class HubClient:
         auth_ref: AuthRef | None = None,
         retries_max: int = 6,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
     ) -> Producer:
         """The right to author with this key, held until closed; S.LOCKED when another holds it."""
         folder = None if self._state_dir is None else self._state_dir / "outbox"
         outbox = Outbox(folder, ClientId(key.public))
-        return Producer(self, key, outbox, auth_ref=auth_ref, retries_max=retries_max, sleep=sleep)
+        return Producer(
+            self,
+            key,
+            outbox,
+            auth_ref=auth_ref,
+            retries_max=retries_max,
+            sleep=sleep,
+            now=now,
+        )
 
     def send_batch(self, messages: Sequence[bytes]) -> Iterator[Receipt | VeenError]:
         """Submit MSG bytes in one request; item i answers message i. Checks no receipt."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from hub import keystore
-from hub.client.outbox import Draft
+from hub.client.draft import Draft
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.label import derive, epoch_of

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from hub import authoring
-from hub.client.outbox import Draft, Entry, Outbox
+from hub.client.author import Author, Item, Placed
+from hub.client.draft import Draft
+from hub.client.keyed import KeyedState, Mark
+from hub.client.outbox import Entry, Outbox
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, ProofError, VeenError
 from hub.limits import DEFAULT as LIMITS
-from hub.types import AuthRef, ClientId, ClientSeq, Label, LeafHash
+from hub.types import AuthRef, ClientId, Label, LeafHash
 from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
 
@@ -61,8 +63,14 @@ class Submitted:
     msg_bytes: bytes
 
 
+OnSettled = Callable[[Sequence[tuple[Entry, "Submitted"]]], None]
+
+
 class Producer:
-    """One signing key at work; made by `HubClient.producer`, one process per key at a time."""
+    """One signing key at work; made by `HubClient.producer`, one process per key at a time.
+
+    One thread may enqueue while another sends.
+    """
 
     def __init__(
         self,
@@ -73,11 +81,13 @@ class Producer:
         auth_ref: AuthRef | None,
         retries_max: int = 6,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._key = key
         self._outbox = outbox
-        self.auth_ref = auth_ref  # assign a renewed one at any time; it is used from then on
+        self._author = Author(key, outbox, auth_ref=auth_ref, now=now)
+        self.on_settled: OnSettled | None = None  # hears of receipts, in the sending thread
         self._retries_max = retries_max
         self._sleep = sleep
         self._awaited: dict[int, Submitted | None] = {}  # entries whose caller waits here
@@ -92,6 +102,15 @@ class Producer:
         """Save what was verified and give the key up."""
         self._client.heads.save()
         self._outbox.close()
+
+    @property
+    def auth_ref(self) -> AuthRef | None:
+        """The authority to author with; assign a renewed one at any time."""
+        return self._author.auth_ref
+
+    @auth_ref.setter
+    def auth_ref(self, auth_ref: AuthRef | None) -> None:
+        self._author.auth_ref = auth_ref
 
     @property
     def client_id(self) -> ClientId:
@@ -126,31 +145,45 @@ class Producer:
 
     def enqueue(self, drafts: Sequence[Draft]) -> list[int]:
         """Author messages and make them durable without sending; returns their outbox ids."""
-        made: list[tuple[Draft, authoring.Authored]] = []
-        next_seqs: dict[bytes, int] = {}
-        for draft in drafts:
-            cursor = self._outbox.cursor(draft.label)
-            client_seq = next_seqs.get(draft.label, cursor.next_seq)
-            made.append((draft, self._author(draft, client_seq, cursor.prev_ack)))
-            next_seqs[draft.label] = client_seq + 1
-        return self._outbox.store(made) if made else []
+        placed = self.enqueue_items([Item(draft=draft) for draft in drafts])
+        return [one.id for one in placed if isinstance(one, Entry)]
 
-    def _author(self, draft: Draft, client_seq: int, prev_ack: int) -> authoring.Authored:
-        header = draft.header
-        if header.cap_ref is not None:
-            header = replace(header, cap_ref=self.auth_ref)
-        return authoring.author(
-            key=self._key,
-            profile=draft.profile,
-            label=draft.label,
-            client_seq=ClientSeq(client_seq),
-            prev_ack=prev_ack,
-            auth_ref=self.auth_ref,
-            reader_pk=draft.reader_pk,
-            header=header,
-            body=draft.body,
-            attachments=draft.attachments,
-        )
+    def enqueue_keyed(self, key: str, draft: Draft, content: bytes = b"") -> KeyedState:
+        """Enqueue under a key; one that is known, pending or settled, is never enqueued again.
+
+        The caller judges with `is_about` whether a known key was used for the same content.
+        """
+        (placed,) = self.enqueue_items([Item(draft=draft, key=key, content=content)])
+        assert isinstance(placed, KeyedState)
+        return placed
+
+    def enqueue_items(self, items: Sequence[Item], *, mark: Mark | None = None) -> list[Placed]:
+        """Author what is new and make it durable in one step, together with `mark`."""
+        return self._author.enqueue(items, mark=mark)
+
+    def keyed(self, key: str) -> KeyedState | None:
+        """What has become of a key; None where it was never used, refused or forgotten."""
+        return self._outbox.find_keys([key]).get(key)
+
+    def key_of(self, entry: Entry) -> str | None:
+        """The key under which a pending entry was enqueued."""
+        return self._outbox.key_of(entry)
+
+    def forget_keys(self, before: int) -> int:
+        """Drop settled keys made before a time (seconds since 1970); returns how many."""
+        return self._outbox.forget_keys(before)
+
+    def marks(self) -> dict[str, int]:
+        """How far each source has been taken over into the outbox."""
+        return self._outbox.marks()
+
+    def drop_mark(self, source: str) -> None:
+        """Forget a source that is durably gone."""
+        self._outbox.drop_mark(source)
+
+    def abandon(self) -> None:
+        """In a forked child: let go of what the parent holds."""
+        self._outbox.abandon()
 
     def flush(self, *, pipelined: bool = False) -> None:
         """Send until nothing is pending; bounded retries, then the refusal is raised."""
@@ -274,6 +307,8 @@ class Producer:
             for entry, found in done:
                 if entry.id in self._awaited:
                     self._awaited[entry.id] = found
+            if self.on_settled is not None:
+                self.on_settled(done)
 
     def _resolve(self, entry: Entry, refusal: VeenError) -> None:
         """After a refusal: find the receipt of any leaf it ever had, else author anew or raise."""
@@ -292,7 +327,7 @@ class Producer:
             self._renumber(entry, refusal)
         elif refusal.code in AUTHORITY and self._authority_of(entry) != self.auth_ref:
             cursor = self._outbox.cursor(entry.label)
-            self._rebuild(entry, entry.client_seq, cursor.prev_ack)
+            self._author.rebuild(entry, entry.client_seq, cursor.prev_ack)
         else:
             raise RefusedError(refusal, entry) from refusal
 
@@ -319,15 +354,7 @@ class Producer:
         if head < cursor.prev_ack:
             detail = f"the hub's head {head} is behind the receipt held for {cursor.prev_ack}"
             raise ProofError(detail, ErrorCode.EQUIVOCATION) from refusal
-        self._rebuild(entry, next_seq, max(ack, cursor.prev_ack))
-
-    def _rebuild(self, entry: Entry, client_seq: int, prev_ack: int) -> None:
-        row = self._outbox.behind(entry)
-        made = [
-            (later, self._author(self._outbox.draft(later), client_seq + place, prev_ack))
-            for place, later in enumerate(row)
-        ]
-        self._outbox.rebuild(made, next_seq=client_seq + len(row))
+        self._author.rebuild(entry, next_seq, max(ack, cursor.prev_ack))
 
     def withdraw(self, entry: Entry) -> None:
         """Take back an entry that the hub refused and has no receipt for."""
@@ -339,15 +366,7 @@ class Producer:
                     continue
                 raise
             raise VeenError(ErrorCode.DUP, "the hub committed this message; flush settles it")
-        cursor = self._outbox.cursor(entry.label)
-        made = [
-            (
-                later,
-                self._author(self._outbox.draft(later), entry.client_seq + place, cursor.prev_ack),
-            )
-            for place, later in enumerate(self._outbox.behind(entry)[1:])
-        ]
-        self._outbox.withdraw(entry, made)
+        self._author.withdraw(entry)
 
 
 def _pause(tries: int, refusal: VeenError) -> float:

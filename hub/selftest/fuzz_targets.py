@@ -127,7 +127,7 @@ def _edge_targets() -> list[Kind]:
         ),
         Kind(
             name="client_head",
-            seeds=(LabelHead(receipt=signed, size=1, peaks=(bytes(32),)).encode(),),
+            seeds=(LabelHead.of_prefix(signed, [bytes(32)]).encode(),),
             decode=LabelHead.decode,
             encode=lambda head: head.encode(),
         ),

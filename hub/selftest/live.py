@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -82,9 +82,9 @@ class LiveHub:
         self.hub_id = bytes.fromhex(words["hub_id"])
 
     def _first_line(self, stdout: IO[bytes]) -> str:
-        with stdout:
-            readable, _, _ = select.select([stdout], [], [], START_S)
-            line = stdout.readline().decode() if readable else ""
+        with stdout, selectors.DefaultSelector() as ready:
+            ready.register(stdout, selectors.EVENT_READ)
+            line = stdout.readline().decode() if ready.select(START_S) else ""
         if not line.startswith("hub ready "):
             tail = self.log_path.read_text("utf-8", errors="replace").splitlines()[-3:]
             self.close()

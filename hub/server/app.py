@@ -342,13 +342,13 @@ def _media(headers: Mapping[str, str]) -> str:
 def _items(body: bytes, items_max: int) -> list[bytes]:
     """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many."""
     items: list[bytes] = []
-    pos = 0
-    while pos < len(body):
+    reader = cbor.Reader(body)  # one for all: its bound on nested items is that of the walk
+    while reader.pos < len(body):
         if len(items) == items_max:
             raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
-        end = cbor.skip(body, pos)
-        items.append(body[pos:end])
-        pos = end
+        start = reader.pos
+        reader.skip()
+        items.append(reader.raw(start))
     return items
 
 

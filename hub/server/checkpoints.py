@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hub import mmr
@@ -20,22 +20,25 @@ class Checkpointer:
     """Makes manifests and knows what is new since the last one."""
 
     store: Store
-    housekeeping: frozenset[Label] = frozenset()
+    is_housekeeping: Callable[[Label], bool]
     latest: ManifestId | None = None
     created_at: int = 0
     _covered: dict[Label, tuple[int, bytes]] = field(default_factory=dict)  # size, CHECKPOINT
-    _signed_by: PublicKey | None = None  # the last manifest
+    _signed_by: PublicKey | None = None  # every CHECKPOINT of _covered
+    _is_latest_unknown: bool = False  # a write failed, and may have moved the pointer all the same
     _unkept: list[Checkpoint] = field(default_factory=list)  # in a manifest, not by label yet
 
     def load(self) -> None:
         """Take up the chain where the directory left it."""
         self.latest = manifests.latest_id(self.store.layout)
+        self._is_latest_unknown = False
         if self.latest is None:
             return
         data = manifests.read(self.store.layout, self.latest)
         assert data is not None
         manifest = Manifest.decode(data)
         self.created_at = manifest.created_at
+        self._signed_by = manifest.hub_pk
         for checkpoint in manifest.checkpoints:
             self._covered[checkpoint.label_curr] = (checkpoint.upto_seq, checkpoint.encode())
 
@@ -68,12 +71,15 @@ class Checkpointer:
         return any(
             state.size > self._size(state.label)
             for state in self.store.state.labels.values()
-            if state.label not in self.housekeeping
+            if not self.is_housekeeping(state.label)
         )
 
     def make(self, key: SigningKey, now: int, witnesses: Sequence[SigningKey] = ()) -> Manifest:
         """Sign a manifest over every label, verify it, store it."""
         self._keep_all()
+        if self._is_latest_unknown:
+            self.load()
+            self.mend()
         checkpoints = [
             self._checkpoint(key, label, witnesses)
             for label in sorted(self.store.state.labels)
@@ -88,10 +94,13 @@ class Checkpointer:
         )
         data = manifest.encode()
         self._check(Manifest.decode(data), key)
+        self._is_latest_unknown = True
         self.latest = manifests.write(self.store.layout, self.store.disk, data)
+        self._is_latest_unknown = False
         self.created_at = manifest.created_at
         self._unkept.extend(checkpoints)
         self._keep_all()
+        self._signed_by = key.public
         return manifest
 
     def _check(self, manifest: Manifest, key: SigningKey) -> None:
@@ -100,7 +109,6 @@ class Checkpointer:
         for checkpoint in manifest.checkpoints:
             if not self._is_reusable(checkpoint.label_curr, key):
                 checkpoint.verify(key.public)
-        self._signed_by = key.public
 
     def _is_reusable(self, label: Label, key: SigningKey) -> bool:
         """An idle label would be signed to the same bytes again: Ed25519 has no dice."""

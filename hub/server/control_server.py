@@ -15,7 +15,7 @@ from typing import Any
 
 from hub import label as labels
 from hub.admission import records
-from hub.admission.records import Revocation, RevocationKind
+from hub.admission.records import LabelClass, Revocation, RevocationKind
 from hub.control import LINE_BYTES_MAX, SOCKET_NAME
 from hub.errors import ErrorCode, VeenError
 from hub.server import tokens
@@ -248,13 +248,18 @@ class ControlServer:
         return {"name": args["name"]}
 
     async def _label_class(self, args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
-        detail: dict[str, Any] = {"label": self._label(args), "class": str(args["class"])}
-        if args.get("sensitivity") is not None:
-            detail["sensitivity"] = str(args["sensitivity"])
-        if args.get("retention_hint") is not None:
-            detail["retention_hint"] = _uint(args["retention_hint"], "retention_hint")
-        receipt = self._core.record_act("label_class", detail)
-        return {**detail, "label": detail["label"].hex(), "stream_seq": receipt.stream_seq}
+        sensitivity, hint = args.get("sensitivity"), args.get("retention_hint")
+        given = LabelClass(
+            label=self._label(args),
+            name=str(args["class"]),
+            sensitivity=None if sensitivity is None else str(sensitivity),
+            retention_hint=None if hint is None else _uint(hint, "retention_hint"),
+        )
+        receipt = self._core.record(records.LABEL_CLASS, given.encode())
+        said = {"label": given.label.hex(), "class": given.name}
+        shown = {"sensitivity": given.sensitivity, "retention_hint": given.retention_hint}
+        held = {name: value for name, value in shown.items() if value is not None}
+        return {**said, **held, "stream_seq": receipt.stream_seq}
 
     async def _label_classes(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         gate = self._core.gate

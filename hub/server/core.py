@@ -65,7 +65,7 @@ class HubCore:
         self.store = store
         self.gate = gate
         self.reader = reader
-        self.checkpoints = Checkpointer(store)
+        self.checkpoints = Checkpointer(store, gate.is_housekeeping)
         self.findings = FramedFile(store.layout.findings, store.disk)
         self.read_only: StoreError | None = None  # why the guard or damage forbids writing
         self.disk_flaw: str | None = None  # why the last batch was not written
@@ -299,12 +299,12 @@ def open_hub(
     disk = disk or Disk()
     layout = Layout(config.data_dir)
     disk.mkdir(config.data_dir)
-    lock = DirectoryLock(layout.lock)
-    try:
-        return _open_locked(config, layout, disk, lock, wall, boot, progress)
-    except BaseException:
-        lock.release()
-        raise
+    with contextlib.ExitStack() as opened:  # a start that fails keeps neither lock nor file
+        lock = DirectoryLock(layout.lock)
+        opened.callback(lock.release)
+        core = _open_locked(config, layout, disk, lock, wall, boot, progress, opened)
+        opened.pop_all()
+    return core
 
 
 def _open_locked(  # noqa: PLR0917 - called once, above
@@ -315,9 +315,11 @@ def _open_locked(  # noqa: PLR0917 - called once, above
     wall: Callable[[], float],
     boot: Callable[[], float],
     progress: Callable[[int], None] | None,
+    opened: contextlib.ExitStack,
 ) -> HubCore:
     identity = load_identity(layout, disk)
     reader = LogReader(config.data_dir, disk)
+    opened.callback(reader.close)
     found: list[Store] = []
 
     def is_committed(leaf: LeafHash, label: Label) -> bool:
@@ -344,6 +346,7 @@ def _open_locked(  # noqa: PLR0917 - called once, above
         keys=identity.known_keys(),
         progress=progress,
     )
+    opened.callback(store.close_unchanged)
     found.append(store)
     store.segment_bytes = config.segment_bytes
     last_ts = max((state.last_ts for state in store.state.labels.values()), default=0)
@@ -352,9 +355,6 @@ def _open_locked(  # noqa: PLR0917 - called once, above
         config=config, lock=lock, identity=identity, store=store, gate=gate, reader=reader
     )
     core.checkpoints.load()
-    core.checkpoints.housekeeping = frozenset(
-        label for label, name in gate.classes.items() if name == "housekeeping"
-    )
     _guard(core, layout, damage)
     return core
 

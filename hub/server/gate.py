@@ -16,7 +16,7 @@ from hub.admission import rate as rates
 from hub.admission import records
 from hub.admission.authority import AdmissionState, Grant, is_service_message
 from hub.admission.order import check_order
-from hub.admission.records import AdmissionRecord, ControlRecord, Revocation
+from hub.admission.records import AdmissionRecord, ControlRecord, LabelClass, Revocation
 from hub.errors import ErrorCode, VeenError
 from hub.server.clock import Clock
 from hub.server.config import HubConfig
@@ -34,6 +34,7 @@ from hub.wire.profile import PRODUCT, Profile
 ADMISSION_STREAM = "hub/admission"
 CLOCK_ACCEPT = "clock_accept"
 EPOCHS_BACK_MAX = 65_536  # how far a stream's label before is looked for
+HOUSEKEEPING = "housekeeping"  # the class
 HOUSEKEEPING_STREAMS = (
     ADMISSION_STREAM,
     "record/infrastructure/checkpoints",
@@ -73,7 +74,7 @@ class Gate:
             is_committed=is_committed,
         )
         for name in HOUSEKEEPING_STREAMS:
-            gate.classes[labels.derive(key, labels.stream_id(name))] = "housekeeping"
+            gate.classes[labels.derive(key, labels.stream_id(name))] = HOUSEKEEPING
         return gate
 
     # -- live
@@ -177,11 +178,11 @@ class Gate:
             self.state.apply_admission(AdmissionRecord.decode(body, self.config.limits), hub_ts)
         elif schema == records.REVOCATION:
             self.state.apply_revocation(Revocation.decode(body))
+        elif schema == records.LABEL_CLASS:
+            self._classify(LabelClass.decode(body))
         elif schema == records.CONTROL:
             control = ControlRecord.decode(body)
-            if control.verb == "label_class":
-                self._classify(control)
-            elif control.verb == CLOCK_ACCEPT:
+            if control.verb == CLOCK_ACCEPT:
                 now, until = control.detail["now"], control.detail["until"]
                 assert isinstance(now, int)
                 assert isinstance(until, int)
@@ -193,6 +194,8 @@ class Gate:
             AdmissionRecord.decode(body, self.config.limits)
         elif schema == records.REVOCATION:
             Revocation.decode(body)
+        elif schema == records.LABEL_CLASS:
+            LabelClass.decode(body)
         else:
             ControlRecord.decode(body)
 
@@ -205,16 +208,16 @@ class Gate:
             return self._accepted[0]
         return last_ts
 
-    def _classify(self, control: ControlRecord) -> None:
-        found = control.detail["label"]
-        assert isinstance(found, bytes)
-        label = Label(found)
-        self.classes[label] = str(control.detail["class"])
-        sensitivity, hint = control.detail.get("sensitivity"), control.detail.get("retention_hint")
-        if isinstance(sensitivity, str):
-            self.sensitivity[label] = sensitivity
-        if isinstance(hint, int):
-            self.retention[label] = hint
+    def _classify(self, given: LabelClass) -> None:
+        self.classes[given.label] = given.name
+        if given.sensitivity is not None:
+            self.sensitivity[given.label] = given.sensitivity
+        if given.retention_hint is not None:
+            self.retention[given.label] = given.retention_hint
+
+    def is_housekeeping(self, label: Label) -> bool:
+        """Whether a label's messages never cause a manifest by time."""
+        return self.classes.get(label) == HOUSEKEEPING
 
     # -- epochs
 

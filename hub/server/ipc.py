@@ -1,4 +1,4 @@
-"""What HTTP workers and the writer say to each other: length-prefixed frames on a socket pair.
+"""Length-prefixed frames between HTTP workers and the writer, on a socket pair [stack.md].
 
     frame = u32be length || u8 kind || u64be id || payload
 

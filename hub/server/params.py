@@ -1,4 +1,4 @@
-"""Reading query parameters strictly: unknown, repeated or malformed ones are E.FORMAT."""
+"""Reading query parameters strictly: unknown, repeated or malformed ones are E.FORMAT [wire.md]."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ class Indexes:
     counts: dict[Label, int] = field(default_factory=dict)  # entries in each index
     checkpoints: dict[Label, int] = field(default_factory=dict)  # records in each file of them
     latest: ManifestId | None = None
+    is_latest_known: bool = True
     heads: heads.Heads = field(default_factory=dict)
     reader_secret: bytes | None = None
     opened_for: set[Label] = field(default_factory=set)  # labels that the hub's own key opens
@@ -63,6 +64,7 @@ class Indexes:
             self.latest = manifests.latest_id(self.layout)
         except Damage as flaw:
             self.notes.refusal(self.layout.manifests, flaw)
+            self.is_latest_known = False
         for label in self.layout.label_names():
             self.counts[label] = _length(self.layout.label(label) / "index") // INDEX_BYTES
         self._read_heads(hub_id)

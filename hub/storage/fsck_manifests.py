@@ -67,10 +67,12 @@ class ManifestWalk:
                 created_at = manifest.created_at
                 self._check_checkpoints(manifest, path)
                 checkpoints.compare(manifest)
+            if self.indexes.is_latest_known:
+                checkpoints.finish()
         except VeenError as flaw:
             self.notes.refusal(latest, flaw)
-        else:
-            checkpoints.finish()
+        finally:
+            checkpoints.close()
         self._check_unreferenced()
 
     def _chain(self) -> Iterator[Manifest]:
@@ -204,6 +206,9 @@ class CheckpointFiles:
                 path = self._files.path(label, "checkpoints")
                 place = (left - 1) * CHECKPOINT_BYTES
                 self._notes.flaw(path, place, "CHECKPOINT of no manifest")
+
+    def close(self) -> None:
+        """Close the files."""
         self._files.close()
 
     def _record(self, label: Label, number: int) -> bytes | None:

@@ -294,24 +294,34 @@ def open_store(
     is_rebuild = layout.rebuild_intent.exists()
     if is_rebuild:
         wipe_indexes(layout, disk)
-    files = LabelFiles(layout, disk, writable=True)
-    leaves = LeafIndex(layout.leaves)
-    state, made, flaw = LogState(), None, None
-    try:
-        finish_prune(layout, disk, files)
-        state = start_state(layout, files, leaves)
-        made = ledger(state, files) if ledger is not None else None
-    except frames.Damage as found:
-        flaw = found
-    recovered = Recovery(layout, disk, files, leaves, keys).run(state, made, progress)
-    damage = flaw or recovered.damage
-    store = Store(layout, disk, files, leaves, recovered.state, hub_id)
-    if damage is not None:
-        store.segments.failed = str(damage)
-        return store, damage
-    manifests.restore_checkpoints(layout, files, recovered.state)
+    with contextlib.ExitStack() as opened:  # a start that fails keeps no file open
+        files = LabelFiles(layout, disk, writable=True)
+        opened.callback(files.close)
+        leaves = LeafIndex(layout.leaves)
+        opened.callback(leaves.close)
+        state, made, flaw = LogState(), None, None
+        try:
+            finish_prune(layout, disk, files)
+            state = start_state(layout, files, leaves)
+            made = ledger(state, files) if ledger is not None else None
+        except frames.Damage as found:
+            flaw = found
+        recovered = Recovery(layout, disk, files, leaves, keys).run(state, made, progress)
+        store = Store(layout, disk, files, leaves, recovered.state, hub_id)
+        opened.callback(store.segments.close)
+        damage = flaw or recovered.damage
+        if damage is not None:
+            store.segments.failed = str(damage)
+        else:
+            _finish_indexes(store, is_rebuild=is_rebuild)
+        opened.pop_all()
+    return store, damage
+
+
+def _finish_indexes(store: Store, *, is_rebuild: bool) -> None:
+    """What a sound log still owes its derived files at a start."""
+    manifests.restore_checkpoints(store.layout, store.files, store.state)
     if is_rebuild:
-        leaves.sync()
-        files.sync(recovered.state.labels)
-        disk.unlink(layout.rebuild_intent)
-    return store, None
+        store.leaves.sync()
+        store.files.sync(store.state.labels)
+        store.disk.unlink(store.layout.rebuild_intent)

@@ -224,6 +224,9 @@ class Reader:
                 continue
             if len(pending) > depth:
                 raise WireError(f"byte {self._pos}: nested too deep")
+            self._items_left -= inside
+            if self._items_left < 0:
+                raise WireError(f"byte {self._pos}: more than {ITEMS_MAX} items")
             pending.append(inside)
 
     def _skip_head(self) -> int | None:

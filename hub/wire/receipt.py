@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -16,6 +17,12 @@ _SIGNED_FIELDS: Final = b"\x86"
 _ALL_FIELDS: Final = b"\x87"
 _BSTR32: Final = b"\x58\x20"
 _BSTR64: Final = b"\x58\x40"
+_UINT32: Final = 0x1A
+_START: Final = b"\x87\x01\x58\x20"
+_REST: Final = struct.Struct(">2s32s2s32sBI2s64s")
+_SHORTEST: Final = len(_START) + 32 + _REST.size
+_SEQ_HEADS: Final = {2: 0x18, 3: 0x19, 5: 0x1A}  # by the bytes that stream_seq takes
+_SEQ_LEAST: Final = {2: 24, 3: 1 << 8, 5: 1 << 16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,43 @@ class Receipt:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Parse a RECEIPT or raise E.FORMAT, so a Receipt that exists is well formed."""
+        return cls._decode_by_position(data) or cls._decode_by_field(data)
+
+    @classmethod
+    def _decode_by_position(cls, data: bytes) -> Self | None:
+        """The common spelling at known offsets, at a quarter of the cost; None when in doubt.
+
+        It may only accept what `_decode_by_field` accepts, with equal fields.
+        """
+        size = len(data)
+        width = size - _SHORTEST  # of stream_seq, with a hub_ts of five bytes
+        if width not in _SEQ_HEADS or data[:4] != _START or data[36] != _SEQ_HEADS[width]:
+            return None
+        stream_seq = int.from_bytes(data[37 : 36 + width], "big")
+        head_1, leaf_hash, head_2, root, head_3, hub_ts, head_4, sig = _REST.unpack_from(
+            data, 36 + width
+        )
+        if (
+            head_1 != _BSTR32
+            or head_2 != _BSTR32
+            or head_3 != _UINT32
+            or head_4 != _BSTR64
+            or hub_ts < 1 << 16
+            or stream_seq < _SEQ_LEAST[width]
+        ):
+            return None
+        return cls(
+            label=Label(data[4:36]),
+            stream_seq=StreamSeq(stream_seq),
+            leaf_hash=leaf_hash,
+            mmr_root=root,
+            hub_ts=hub_ts,
+            hub_sig=sig,
+        )
+
+    @classmethod
+    def _decode_by_field(cls, data: bytes) -> Self:
+        """The rule: read each item strictly; every refusal names its byte."""
         reader = cbor.Reader(data).array(7)
         reader.uint(exactly=VERSION)
         receipt = cls(

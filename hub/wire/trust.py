@@ -83,6 +83,11 @@ class TrustedHub:
             if key.superseded_by == key.pk or key.superseded_by not in {None, *known}:
                 raise WireError("superseded_by names no other key of the hub")
 
+    @property
+    def active(self) -> TrustedKey | None:
+        """The key that signs now; None when the hub has ended."""
+        return next((key for key in self.keys if key.status is KeyStatus.ACTIVE), None)
+
     def to_json(self) -> dict[str, Value]:
         """The hub as the file lists it."""
         return {"hub_id": self.hub_id.hex(), "keys": [key.to_json() for key in self.keys]}

@@ -15,8 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hub.types import HubId
 from recorder.lake.manifest import BUCKETS, Summary
-from recorder.projection import Row
+from recorder.projection import FIELD_NAMES, Fields, Row
 
 HASH: Final = pa.binary(32)
 PATH_PREFIX: Final = "p_"
@@ -62,9 +63,6 @@ GROUPS: Final = pa.schema([
 GROUPINGS: Final = tuple(
     ",".join(fields) for count in (1, 2) for fields in combinations(GROUP_FIELDS, count)
 )
-_FROM_ROW: Final = tuple(
-    name for name in ROWS.names if name not in {"stream", "hub_id"} and name[:7] != "origin_"
-)
 
 
 def path_column(path: str) -> str:
@@ -72,20 +70,25 @@ def path_column(path: str) -> str:
     return PATH_PREFIX + path
 
 
-def rows_table(rows: Sequence[Row]) -> pa.Table:
+def fields_table(stream: str, hub_id: HubId, rows: Sequence[Fields]) -> pa.Table:
     """The rows of one stream as columns, without payload paths."""
-    columns: list[pa.Array] = []
+    columns = dict(zip(FIELD_NAMES, zip(*rows, strict=True), strict=True))
+    shared = {"stream": stream, "hub_id": hub_id.hex()}
+    arrays = []
     for field in ROWS:
-        if field.name in _FROM_ROW:
-            values = list(map(attrgetter(field.name), rows))
-            columns.append(pa.array(values, field.type))
-        elif field.name == "stream":
-            columns.append(pa.repeat(pa.scalar(rows[0].stream, field.type), len(rows)))
-        elif field.name == "hub_id":
-            columns.append(pa.repeat(pa.scalar(rows[0].hub_id.hex(), field.type), len(rows)))
+        if field.name in columns:
+            arrays.append(pa.array(columns[field.name], field.type))
+        elif field.name in shared:
+            arrays.append(pa.repeat(pa.scalar(shared[field.name], field.type), len(rows)))
         else:
-            columns.append(pa.nulls(len(rows), field.type))
-    return pa.Table.from_arrays(columns, schema=ROWS)
+            arrays.append(pa.nulls(len(rows), field.type))
+    return pa.Table.from_arrays(arrays, schema=ROWS)
+
+
+def rows_table(rows: Sequence[Row]) -> pa.Table:
+    """The same of whole rows, which must be of one stream."""
+    read = attrgetter(*FIELD_NAMES)
+    return fields_table(rows[0].stream, rows[0].hub_id, [read(row) for row in rows])
 
 
 def bucket_of(subject_id: str) -> int:

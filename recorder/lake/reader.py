@@ -47,12 +47,16 @@ def read_rows(
         yield from _batches(snapshot, segment, segment.rows, from_seq, to_seq, columns)
 
 
-def read_proofs(snapshot: LakeSnapshot, from_seq: int, to_seq: int) -> Iterator[pa.RecordBatch]:
+def read_proofs(
+    snapshot: LakeSnapshot,
+    from_seq: int,
+    to_seq: int,
+    *,
+    columns: Sequence[str] = tuple(PROOFS.names),
+) -> Iterator[pa.RecordBatch]:
     """hub_commit_seq, msg and receipt of an inclusive range, by rising hub_commit_seq."""
     for segment in snapshot.manifest.find(from_seq, to_seq):
-        yield from _batches(
-            snapshot, segment, segment.proofs, from_seq, to_seq, tuple(PROOFS.names)
-        )
+        yield from _batches(snapshot, segment, segment.proofs, from_seq, to_seq, columns)
 
 
 def first_at_or_after(snapshot: LakeSnapshot, hub_commit_time: int) -> int:

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hub import canonical_json
 from hub.types import MmrRoot
-from recorder import streams
 from recorder.lake.columns import (
     KEYS,
     PROOFS,
@@ -29,15 +27,12 @@ from recorder.lake.manifest import (
     BUCKETS,
     KeyFile,
     LakeFile,
-    LakeManifest,
-    Owed,
     Segment,
     SegmentState,
 )
 from recorder.lake.shred import frequent_paths, shred
 
 SEAL_EVENTS: Final = 10_000
-SEAL_AGE_MS: Final = 3_600_000
 SEGMENT_EVENTS_MAX: Final = 131_072
 SEGMENT_BYTES_MAX: Final = 192 * 1024 * 1024  # of proofs, which are held in memory while written
 
@@ -144,32 +139,3 @@ def merge_segments(folder: LakeFolder, segments: Sequence[Segment], state: Segme
     expected = pa.array(range(segments[0].from_seq, segments[-1].to_seq + 1), pa.int64())
     assert pc.all(pc.equal(seqs, expected)).as_py(), "segments follow each other"
     return write_segment(folder, content, state)
-
-
-def sealed_event(manifest: LakeManifest, segment: Segment) -> Owed | None:
-    """The event that fixes a sealed segment for ever; None for the stream that would never rest."""
-    if manifest.stream == streams.LAKE:
-        return None
-    return owed_event(manifest, segment, "lake.sealed", {})
-
-
-def owed_event(
-    manifest: LakeManifest, segment: Segment, event_type: str, more: dict[str, canonical_json.Value]
-) -> Owed:
-    """An event about one segment; its key follows from what it is about."""
-    payload: dict[str, canonical_json.Value] = {
-        "stream": manifest.stream,
-        "label": manifest.label,
-        "hub_id": manifest.hub_id,
-        "from_seq": segment.from_seq,
-        "to_seq": segment.to_seq,
-        "upto_root": segment.upto_root,
-        "segment": segment.name,
-        "files": segment.hashes(),
-        **more,
-    }
-    return Owed(
-        key=f"{event_type}:{manifest.label}:{segment.name}",
-        event_type=event_type,
-        payload=canonical_json.encode_text(payload),
-    )

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -105,14 +106,32 @@ def test_wrong_options_are_usage_errors_and_not_clicks_own_code() -> None:
     assert cli.run(["config", "show", "--nonsense"]) == 1
 
 
+def commands_below(name: str) -> Iterator[tuple[str, ...]]:
+    """A command of the table and all its subcommands, as words."""
+    pending: list[tuple[tuple[str, ...], click.Command | None]] = [
+        ((name,), cli.veen.get_command(click.Context(cli.veen), name))
+    ]
+    while pending:
+        words, command = pending.pop()
+        assert command is not None, words
+        yield words
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            pending += [
+                ((*words, below), command.get_command(context, below))
+                for below in command.list_commands(context)
+            ]
+
+
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_of_the_table_exists_and_shows_two_examples(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run([name, "--help"]) == 0
-    text = capsys.readouterr().out
-    examples = text.partition("Examples:")[2]
-    assert examples.count("veen ") >= 2, text
+    for words in commands_below(name):
+        assert cli.run([*words, "--help"]) == 0, words
+        text = capsys.readouterr().out
+        examples = text.partition("Examples:")[2]
+        assert examples.count("veen ") >= 2, text
 
 
 def test_help_and_client_commands_import_no_framework() -> None:

@@ -16,6 +16,7 @@ from hub.types import Label
 from hub.wire.msg import Msg
 from hub.wire.profile import PRODUCT
 from hub.wire.receipt import Receipt
+from tests.support.hubs import abandon
 from tests.support.live_hub import Author, Hands, commit, receipt_of
 
 T0 = 1_700_000_000
@@ -77,8 +78,7 @@ def test_an_accepted_jump_needs_nobody_again_after_a_restart(tmp_path: Path, jum
     receipt_of(core, old.next())
     for crash in (False, True):
         if crash:
-            core.reader.close()
-            core._lock.release()
+            abandon(core)
         else:
             core.close()
         hands.passes(60)

@@ -49,17 +49,36 @@ class CountingDisk(Disk):
         super().__init__()
         self.calls = 0
         self.names: list[str] = []
+        self._held: set[int] = set()
+        self._is_over = False
 
     def _call(self, name: str, act: Callable[[], Any]) -> Any:
+        if self._is_over:
+            raise Stopped(name)
         self.calls += 1
         self.names.append(name)
         return act()
 
+    def end(self) -> None:
+        """The process ends: the kernel closes its files, and it makes no call any more."""
+        self._is_over = True
+        while self._held:
+            os.close(self._held.pop())
+
     def open(self, path: Path, flags: int) -> int:
-        return int(self._call("open", lambda: Disk.open(self, path, flags)))
+        return int(self._call("open", lambda: self._hold(Disk.open(self, path, flags))))
+
+    def _hold(self, fd: int) -> int:
+        self._held.add(fd)
+        return fd
 
     def close(self, fd: int) -> None:
-        self._call("close", lambda: Disk.close(self, fd))
+        if not self._is_over:
+            self._call("close", lambda: self._let_go(fd))
+
+    def _let_go(self, fd: int) -> None:
+        self._held.discard(fd)
+        Disk.close(self, fd)
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> None:
         self._call("pwrite", lambda: Disk.pwrite(self, fd, data, offset))
@@ -95,17 +114,17 @@ class FaultyDisk(CountingDisk):
         self._fault = fault
 
     def _call(self, name: str, act: Callable[[], Any]) -> Any:
-        self.calls += 1
-        self.names.append(name)
-        if self.calls != self._at:
-            return act()
+        if self.calls + 1 != self._at:
+            return super()._call(name, act)
         fault = self._fault
-        if fault.is_done:
-            result = act()
-            if name == "open" and not fault.is_stop:
-                os.close(result)
+        # A close that fails has closed all the same [close(2)].
+        is_done = fault.is_done or name == "close"
+        result = super()._call(name, act if is_done else lambda: None)
         if fault.is_stop:
+            self.end()
             raise Stopped(f"{name}: {fault.value[0]}")
+        if name == "open" and fault.is_done:
+            self._let_go(result)
         number = fault.value[1]
         raise OSError(number, os.strerror(number), name)
 
@@ -237,6 +256,7 @@ class PowerCutDisk(CountingDisk):
     def _call(self, name: str, act: Callable[[], Any]) -> Any:
         is_time = self.stop_at is not None and self.calls >= self.stop_at
         if is_time and self.stop_before in (None, name):
+            self.end()
             raise Stopped(name)
         return super()._call(name, act)
 

@@ -25,6 +25,7 @@ from hub.types import ClientSeq, Hash, Label
 from hub.wire import ciphertext
 from hub.wire.msg import Msg
 from hub.wire.profile import PRODUCT
+from tests.support.disks import CountingDisk
 
 START_TS = 1_700_000_000
 
@@ -110,17 +111,17 @@ def abandon(core: HubCore) -> None:
     """What a kill leaves: nothing more is written, the lock is gone."""
     store = core.store
     core._lock.release()
-    disk = Disk()
+    if isinstance(store.disk, CountingDisk):
+        store.disk.end()
     for fds in (store.files._open, core.reader._files._open, core.reader._segments):
         while fds:
-            with contextlib.suppress(OSError):
-                disk.close(fds.popitem()[1])
+            store.disk.close(fds.popitem()[1])
     for owner in (store.segments, store.heads):
-        if owner is not None and owner._fd >= 0:
-            with contextlib.suppress(OSError):
-                disk.close(owner._fd)
-            owner._fd = -1
-    store.leaves._db.close()
+        if owner is not None:
+            fd, owner._fd = owner._fd, -1
+            if fd >= 0:
+                store.disk.close(fd)
+    store.leaves.close()
 
 
 def receipts_of(outcomes: list[Any]) -> list[bytes]:

@@ -6,7 +6,7 @@ import contextlib
 import http.client
 import os
 import pickle
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -233,8 +233,9 @@ def start(config: HubConfig) -> LiveHub:
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], START_S)
-    assert readable, "the hub did not get ready"
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        assert ready.select(START_S), "the hub did not get ready"
     line = process.stdout.readline().decode()
     process.stdout.close()
     assert line.startswith("hub ready "), (line, process.poll())

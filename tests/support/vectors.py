@@ -28,6 +28,7 @@ SECTIONS: Final[dict[str, frozenset[str]]] = {
         "mmr_proofs": "leaves dir_rule peaks_after_rule receipt_time receipt_time_note "
         "checkpoint_time must_fail self_check",
         "mmr_roots": "leaf_rule peak_order single_peak_root leaves states upstream_inputs",
+        "overlay_bodies": "rule bodies",
         "pow": "rule upstream_known solved",
         "profiles": "profiles legacy_text_key_profile",
         "query_canonical": "rule upstream_canonical_strings rows evidence number_note",

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from hub.admission.records import (
     ADMISSION,
     CONTROL,
+    LABEL_CLASS,
     REASON_BYTES_MAX,
     REVOCATION,
     AdmissionRecord,
     ControlRecord,
+    LabelClass,
     Revocation,
     RevocationKind,
 )
@@ -45,13 +47,19 @@ controls = st.builds(
 )
 
 
+label_classes = st.builds(
+    LabelClass,
+    label=bytes32,
+    name=st.text(max_size=16),
+    sensitivity=st.none() | st.text(max_size=16),
+    retention_hint=st.none() | uint64,
+)
+
+
 def test_schema_ids_are_plain_hashes_of_their_names() -> None:
-    (known,) = (
-        entry["schema_id"]
-        for entry in load("schema_ids")["plain"]
-        if entry["name"] == "veen.revocation.v1"
-    )
-    assert REVOCATION.hex() == known
+    known = {entry["name"]: entry["schema_id"] for entry in load("schema_ids")["plain"]}
+    assert REVOCATION.hex() == known["veen.revocation.v1"]
+    assert LABEL_CLASS.hex() == known["veen.label.class.v1"]
     assert sha256(b"veen.admission.v1").digest() == ADMISSION
     assert sha256(b"veen.control.v1").digest() == CONTROL
 
@@ -157,3 +165,40 @@ def test_another_shape_of_a_control_record_is_refused(body: dict[str, object]) -
     with pytest.raises(VeenError) as refusal:
         ControlRecord.decode(cbor2.dumps(body))
     assert refusal.value.code is ErrorCode.FORMAT
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"), [("veen.revocation.v1", Revocation), ("veen.label.class.v1", LabelClass)]
+)
+def test_bodies_are_those_of_the_vectors(schema: str, kind: type[Revocation | LabelClass]) -> None:
+    (body,) = (
+        bytes.fromhex(entry["cbor"])
+        for entry in load("overlay_bodies")["bodies"]
+        if entry["schema"] == schema
+    )
+    assert kind.decode(body).encode() == body
+
+
+@given(label_classes)
+def test_label_classes_round_trip_in_schema_order(record: LabelClass) -> None:
+    body = record.encode()
+    assert LabelClass.decode(body) == record
+    names = ["label", "class", "sensitivity", "retention_hint"]
+    assert list(cbor2.loads(body)) == [name for name in names if name in cbor2.loads(body)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"label": bytes(32), "class": "log", "retention_hint": 1, "sensitivity": "low"},
+        {"label": bytes(32), "class": "log", "sensitivity": None},
+        {"label": bytes(32), "class": "log", "colour": "red"},
+        {"class": "log", "label": bytes(32)},
+        {"label": bytes(31), "class": "log"},
+        {"label": bytes(32), "class": "x" * 65},
+        {"label": bytes(32)},
+    ],
+)
+def test_another_shape_of_a_label_class_is_refused(body: dict[str, object]) -> None:
+    with pytest.raises(WireError):
+        LabelClass.decode(cbor2.dumps(body))

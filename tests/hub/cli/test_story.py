@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,12 +14,17 @@ from typing import Any
 
 import pytest
 
+from hub.crypto.signing import SigningKey
+from hub.types import ManifestId, PublicKey
 from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
+from hub.wire.rotation import hub_id_of
+from hub.wire.trust import KeyStatus, TrustedHub, TrustedKey, TrustFile
 from tests.hub.cli.conftest import Veen
 from tests.hub.client.real_hub import RealHub, running_hub
 
 Told = Callable[..., dict[str, Any]]
+TRUST_KEY = SigningKey(b"\x09" * 32)
 
 
 def make_stream(told: Told, name: str) -> None:
@@ -253,6 +259,44 @@ def test_a_data_directory_is_checked_rebuilt_and_its_damage_named(
     code, out, _ = veen("hub", "fsck", "--data-dir", hub.data_dir, "--json")
     assert code == 7
     assert "00000001.seg" in json.loads(out)["findings"][0]["file"]
+
+
+def pin_by_trust_file(state: Path, *keys: TrustedKey) -> None:
+    """What `veen up` leaves in its directory."""
+    hub = TrustedHub(hub_id=hub_id_of(keys[0].pk), keys=keys)
+    trust = TrustFile(serial=1, realm="test", hubs=(hub,))
+    (state / "trust.json").write_bytes(trust.encode())
+    (state / "trust.json.sig").write_bytes(trust.sign(TRUST_KEY))
+    (state / "trust.pk").write_text(TRUST_KEY.public.hex() + "\n")
+
+
+def test_the_trust_file_of_the_directory_is_the_pin_when_nothing_runs(
+    stream: str, told: Told, veen: Veen, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told("send", "--client", "alice", "--stream", stream, "--body", "x", "--out", "ev")
+    hub_pk = PublicKey(bytes.fromhex(os.environ["VEEN_HUB_PK"]))
+    monkeypatch.delenv("VEEN_HUB_PK")
+    monkeypatch.delenv("VEEN_HUB_URL")
+    assert veen("verify", "ev")[0] == 7
+    pin_by_trust_file(state, TrustedKey(pk=hub_pk, status=KeyStatus.ACTIVE))
+    assert told("verify", "ev")["valid"]
+    # A superseded key counts no further than its last manifest, which this evidence lacks.
+    other = SigningKey(b"\x0a" * 32).public
+    pin_by_trust_file(
+        state,
+        TrustedKey(
+            pk=hub_pk,
+            status=KeyStatus.SUPERSEDED,
+            superseded_by=other,
+            last_manifest_id=ManifestId(bytes(32)),
+        ),
+        TrustedKey(pk=other, status=KeyStatus.ACTIVE),
+    )
+    assert veen("verify", "ev")[0] == 7
+    (state / "trust.json.sig").write_bytes(bytes(64))
+    code, _, err = veen("verify", "ev")
+    assert code == 7
+    assert "V.TRUST" in err
 
 
 def test_a_client_command_starts_fast_and_without_django() -> None:

@@ -67,7 +67,29 @@ def author(hub: ScriptedHub, state: Path, events: list[bytes], steps: Steps | No
             producer.flush()
 
 
-def run_and_kill(hub: ScriptedHub, state: Path, events: list[bytes], fatal: int) -> bool:
+def author_keyed(hub: ScriptedHub, state: Path, events: list[bytes], steps: Steps | None) -> None:
+    """A caller that remembers nothing: it offers every event again, under the event's own key."""
+    with (
+        HubClient(hub.url, hub.key.public, state_dir=state, timeout_s=5) as client,
+        client.producer(KEY, auth_ref=AUTHORITY, sleep=lambda _: None) as producer,
+    ):
+        if steps is not None:
+            assert steps.count < STEPS_MAX
+        for event in events:
+            producer.enqueue_keyed(event.decode(), draft(event), event)
+            producer.flush()
+            found = producer.keyed(event.decode())
+            assert found is not None
+            assert found.is_settled
+
+
+def run_and_kill(
+    hub: ScriptedHub,
+    state: Path,
+    events: list[bytes],
+    fatal: int,
+    work: Callable[[ScriptedHub, Path, list[bytes], Steps | None], None] = author,
+) -> bool:
     """Whether the child was killed before it was done."""
     child = os.fork()
     if child == 0:
@@ -80,7 +102,7 @@ def run_and_kill(hub: ScriptedHub, state: Path, events: list[bytes], fatal: int)
                 (Disk, "sync_dir"),
             ):  # fmt: skip
                 setattr(owner, name, steps.wrap(getattr(owner, name)))
-            author(hub, state, events, steps)
+            work(hub, state, events, steps)
             code = 0
         finally:
             os._exit(code)
@@ -113,6 +135,20 @@ def test_a_kill_at_each_step_loses_and_doubles_no_event(tmp_path: Path) -> None:
             assert len(found) <= len(events) + 1
             if not killed:
                 assert found == events
+                return
+    pytest.fail("the child never ran to its end")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_kill_at_each_step_enqueues_every_key_exactly_once(tmp_path: Path) -> None:
+    events = [b"one", b"two", b"three"]
+    for fatal in range(1, STEPS_MAX):
+        with ScriptedHub() as hub:
+            state = tmp_path / str(fatal)
+            killed = run_and_kill(hub, state, events, fatal, author_keyed)
+            author_keyed(hub, state, events, None)
+            assert committed(hub) == events
+            if not killed:
                 return
     pytest.fail("the child never ran to its end")
 

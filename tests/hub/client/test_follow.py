@@ -126,7 +126,7 @@ def test_damaged_local_peaks_are_repaired_from_the_signed_root(
     list(client.follow(LABEL))
     head = client.heads.get(LABEL)
     assert head is not None
-    client.heads.put(LABEL, LabelHead(receipt=head.receipt, size=5, peaks=(b"\0" * 32,) * 2))
+    client.heads.put(LABEL, LabelHead.of_prefix(head.receipt, [b"\0" * 32] * 2))
     fill(hub, 2)
     assert seqs(list(client.follow(LABEL, 6))) == [6, 7]
 

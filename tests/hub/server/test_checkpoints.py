@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from hub.admission.records import LABEL_CLASS, LabelClass
 from hub.server.config import HubConfig
 from hub.server.core import HubCore, open_hub
 from hub.storage.labels import LabelFiles
 from hub.types import Label
 from hub.wire.checkpoint import Checkpoint
 from hub.wire.manifest import Manifest
+from tests.support.hubs import abandon
 from tests.support.live_hub import Author, Hands, receipt_of
 
 T0 = 1_700_000_000
@@ -53,8 +55,7 @@ def test_a_stop_between_manifest_and_labels_is_mended_at_the_next_start(
         patch.setattr(LabelFiles, "append_checkpoint", stopping)
         with pytest.raises(KeyboardInterrupt):
             core.checkpoint()
-    core.reader.close()
-    core._lock.release()
+    abandon(core)
     again = opened(tmp_path)
     assert [by_label(again, label) for label in LABELS] == [[1]] * 4
     again.close()
@@ -130,4 +131,14 @@ def test_housekeeping_is_covered_but_never_the_cause(tmp_path: Path) -> None:
     receipt_of(core, Author(LABELS[0]).next())
     manifest = Manifest.decode(core.checkpoint())
     assert manifest.checkpoint(core.gate.admission_label) is not None
+    core.close()
+
+
+def test_a_label_that_becomes_housekeeping_is_so_at_once(tmp_path: Path) -> None:
+    core = opened(tmp_path)
+    receipt_of(core, Author(LABELS[0]).next())
+    assert core.checkpoints.is_due(T0 + 10**6, 300, 10)
+    given = LabelClass(label=LABELS[0], name="housekeeping")
+    core.record(LABEL_CLASS, given.encode())
+    assert not core.checkpoints.is_due(T0 + 10**6, 300, 10)
     core.close()

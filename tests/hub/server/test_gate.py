@@ -19,6 +19,7 @@ from hub.types import Hash, Label, UnixSeconds
 from hub.wire.captoken import CapToken, Rate
 from hub.wire.profile import PRODUCT, Profile
 from hub.wire.receipt import Receipt
+from tests.support.hubs import abandon
 from tests.support.live_hub import ISSUER, ROUTING_KEY, Author, Hands, commit, receipt_of
 
 T0 = 1_700_000_000
@@ -58,12 +59,6 @@ def attempt(core: HubCore, author: Author) -> ErrorCode | None:
     return outcome
 
 
-def drop(core: HubCore) -> None:
-    """The process is gone: nothing is flushed, only the lock is free again."""
-    core.reader.close()
-    core._lock.release()
-
-
 class TestRate:
     def test_a_bucket_starts_full_and_refills_by_whole_seconds(self, tmp_path: Path) -> None:
         hands = Hands(T0)
@@ -96,7 +91,7 @@ class TestRate:
                 hands.passes(seconds)
                 if restarts:
                     if crash:
-                        drop(core)
+                        abandon(core)
                     else:
                         core.close()
                     core = opened(config, hands)
@@ -211,7 +206,7 @@ class TestEpochs:
             if number % 2:
                 core.close()
             else:
-                drop(core)
+                abandon(core)
             core = opened(config, hands)
             assert self.chain(core) == expected
         core.close()
@@ -236,7 +231,7 @@ class TestEpochs:
         assert live == {
             now - 1: None, now: self.label(now - 1), now + 1: self.label(now)
         }  # fmt: skip
-        drop(core)
+        abandon(core)
         core = opened(config, hands)
         assert self.chain(core) == live
         core.close()

@@ -20,6 +20,7 @@ from hub.types import Label, PublicKey
 from hub.wire.manifest import Manifest
 from hub.wire.receipt import Receipt
 from hub.wire.rotation import RotationRecord, decode_record, follow
+from tests.support.hubs import abandon
 from tests.support.live_hub import Author, check_fsck, commit, receipt_of
 
 LABEL = Label(b"k" * 32)
@@ -74,12 +75,6 @@ class SteppedDisk(Disk):
     def sync_dir(self, path: Path) -> None:
         self.steps.step("sync_dir")
         super().sync_dir(path)
-
-
-def drop(core: HubCore) -> None:
-    """The process is gone: nothing is flushed, only the lock is free again."""
-    core.reader.close()
-    core._lock.release()
 
 
 def config_in(path: Path) -> HubConfig:
@@ -179,7 +174,7 @@ def test_a_rotation_that_stops_at_any_call_is_undone_or_finished(
                 author.seq += 1
             else:
                 assert outcomes_now == [ErrorCode.STORE]
-        drop(core)
+        abandon(core)
         check_history(config, first_pk, author)
         check_fsck(config.data_dir)
         again = open_hub(config)
@@ -206,7 +201,7 @@ def test_a_stop_right_behind_a_named_step_recovers(
             patch.setattr(Identity, "stage_next_key", _then_stop(original))
         with pytest.raises(Stop):
             core.rotate()
-    drop(core)
+    abandon(core)
     check_history(config, first_pk, author)
     again = open_hub(config)
     assert (again.identity.key.public != first_pk) == (step == "adopt")

@@ -95,3 +95,34 @@ def test_sequence_zero_is_refused() -> None:
         Receipt.decode(data[:36] + b"\x00" + data[37:])
     with pytest.raises(AssertionError):
         dataclasses.replace(Receipt.decode(data), stream_seq=StreamSeq(0)).encode()
+
+
+def _check_both_readers_agree(data: bytes) -> None:
+    by_position = Receipt._decode_by_position(data)
+    if by_position is not None:
+        assert by_position == Receipt._decode_by_field(data)
+        assert by_position.encode() == data
+
+
+@given(receipts, st.data())
+def test_the_fast_reader_accepts_nothing_that_the_strict_one_refuses(
+    receipt: Receipt, data: st.DataObject
+) -> None:
+    encoded = receipt.encode()
+    _check_both_readers_agree(encoded)
+    at = data.draw(st.integers(0, len(encoded)))
+    gone = data.draw(st.integers(0, 3))
+    new = data.draw(st.binary(max_size=3))
+    _check_both_readers_agree(encoded[:at] + new + encoded[at + gone :])
+
+
+@pytest.mark.parametrize("stream_seq", [24, 255, 256, 65_535, 65_536, 2**32 - 1])
+def test_the_fast_reader_agrees_on_every_value_of_every_structural_byte(stream_seq: int) -> None:
+    fields = (Label(bytes(32)), StreamSeq(stream_seq), LeafHash(bytes(32)), MmrRoot(bytes(32)))
+    encoded = Receipt.encode_signed(HUB, *fields, UnixSeconds(1_700_000_000))
+    assert Receipt._decode_by_position(encoded) is not None
+    for position in (*range(5), *range(35, 46), *range(70, 85), *range(100, 125)):
+        for value in range(256):
+            _check_both_readers_agree(
+                encoded[:position] + bytes((value,)) + encoded[position + 1 :]
+            )

@@ -1,0 +1,1 @@
+"""The recorder's part of the `veen` command."""
