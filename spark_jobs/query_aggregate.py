@@ -14,8 +14,9 @@ import pyarrow as pa
 from queryapi.contract.descriptor import Aggregate, Descriptor
 from queryapi.contract.rows import CLOSE, OPEN, RowShape
 from queryapi.result_files import INDEX, ROWS, Joined, JoinedFile
+from spark_jobs.query_batch import Batch
 from spark_jobs.query_filter import matching, unreadable
-from spark_jobs.query_groups import Partial, key_names, merge, partial_of
+from spark_jobs.query_groups import Gathered, Partial, key_names, merge, partial_of
 from spark_jobs.query_job import QueryJob, QueryLimits
 from spark_jobs.query_metrics import in_order, nothing, row_columns
 from spark_jobs.query_parts import IndexFile
@@ -28,8 +29,9 @@ from spark_jobs.query_text import encode_columns
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Partial groups are folded together once so many rows of them have come up.
-_FOLD_ROWS: Final = 200_000
+_FOLD_ROWS: Final = 262_144
+_FOLD_BYTES: Final = 128 * 1024 * 1024
+_MERGE_ROWS: Final = 500_000
 _ENCODE_ROWS: Final = 100_000
 
 
@@ -103,23 +105,16 @@ def _fold_run(
     """A task: filter and fold the events of some chunks."""
     asked = descriptor.aggregate
     assert asked is not None
-    waiting: list[Partial] = []
-    rows, errors = 0, 0
+    fold = _Fold(asked, limits)
+    errors = 0
     for chunk in chunks:
         if chunk.counts_unreadable:
             errors += unreadable(chunk, descriptor.filter)
         for batch in matching(chunk, descriptor.filter):
-            one = partial_of(asked, batch)
-            waiting.append(one)
-            rows += one.groups.num_rows + sum(pairs.num_rows for pairs in one.distinct.values())
-            if rows > _FOLD_ROWS and len(waiting) > 1:
-                waiting = [_merged(asked, waiting)]
-                rows = 0  # The next fold comes when as much again has come up.
-                check_limits(limits, waiting[0].groups.num_rows, 0)
-    if not waiting:
+            fold.add(batch)
+    folded = fold.finish()
+    if folded is None:
         return Folded(groups=None, distinct={}, unreadable_count=errors)
-    folded = _merged(asked, waiting)
-    check_limits(limits, folded.groups.num_rows, 0)
     stem = parts / f"{number:06}-{secrets.token_hex(8)}"
     distinct = {
         metric: _save(pairs, stem.with_suffix(f".d{metric}.arrow"))
@@ -129,10 +124,49 @@ def _fold_run(
     return Folded(groups=groups, distinct=distinct, unreadable_count=errors)
 
 
-def _merged(asked: Aggregate, partials: Sequence[Partial]) -> Partial:
-    found = merge(asked, partials)
-    assert found is not None
-    return found
+class _Fold:
+    """Gathers events, folds them when enough have come together, keeps one partial."""
+
+    def __init__(self, asked: Aggregate, limits: QueryLimits) -> None:
+        self._asked = asked
+        self._limits = limits
+        self._gathered: Gathered | None = None
+        self._waiting: list[Partial] = []
+        self._rows = 0  # of partials that wait to be merged
+
+    def add(self, batch: Batch) -> None:
+        """Take the rows of a batch; batches come in (stream, seq) order."""
+        gathered = self._gathered
+        if gathered is not None and gathered.stream != batch.chunk.stream:
+            self._fold()
+        if self._gathered is None:
+            self._gathered = Gathered(self._asked, batch.chunk.stream)
+        self._gathered.add(batch)
+        if self._gathered.rows >= _FOLD_ROWS or self._gathered.bytes >= _FOLD_BYTES:
+            self._fold()
+
+    def _fold(self) -> None:
+        if self._gathered is None:
+            return
+        one = partial_of(self._asked, self._gathered)
+        self._gathered = None
+        self._waiting.append(one)
+        self._rows += one.groups.num_rows + sum(two.num_rows for two in one.distinct.values())
+        if self._rows > _MERGE_ROWS and len(self._waiting) > 1:
+            self._merge()
+
+    def _merge(self) -> None:
+        merged = merge(self._asked, self._waiting)
+        assert merged is not None
+        self._waiting, self._rows = [merged], 0  # Again when as much again has come together.
+        check_limits(self._limits, merged.groups.num_rows, 0)
+
+    def finish(self) -> Partial | None:
+        """All groups; None when nothing came."""
+        self._fold()
+        if len(self._waiting) > 1:
+            self._merge()
+        return self._waiting[0] if self._waiting else None
 
 
 def _save(table: pa.Table, path: Path) -> str:

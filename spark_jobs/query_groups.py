@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 from queryapi.contract.codes import QueryCode, failed_at
 from queryapi.contract.descriptor import Aggregate, Function
 from queryapi.contract.fields import Field, Kind
-from queryapi.contract.values import sort_key
 from spark_jobs.query_batch import Batch
-from spark_jobs.query_text import shown
+from spark_jobs.query_text import shown, sort_keys
 
 EVENTS: Final = "events"
 VALUE: Final = "v"
 _CODE: Final = "code"
+_SEQ: Final = ""  # a name that no field has
 _BASE: Final = 10**9
 _SHORT_END: Final = 10**18
 _NULL: Final = "null"
@@ -72,8 +72,46 @@ def _sums(aggregate: Aggregate) -> list[tuple[int, Field]]:
 # --- from events -----------------------------------------------------------------------------
 
 
-def partial_of(aggregate: Aggregate, batch: Batch) -> Partial:
-    """The groups of a batch; execution_failed at the first event that a sum cannot take."""
+class Gathered:
+    """The fields an aggregate needs, of many batches of one stream, so that groups fold at once."""
+
+    def __init__(self, aggregate: Aggregate, stream: str) -> None:
+        fields = [*aggregate.group_by, *[one.field for one in aggregate.metrics if one.field]]
+        self._fields = {field.name: field for field in fields}
+        self._needs_seqs = bool(_sums(aggregate))
+        self._columns: dict[str, list[pa.Array]] = {name: [] for name in (*self._fields, _SEQ)}
+        self.stream = stream
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take the rows that are left of a batch."""
+        for name, field in self._fields.items():
+            values = batch.plain(field)
+            self.bytes += values.nbytes
+            self._columns[name].append(values)
+        if self._needs_seqs:
+            self._columns[_SEQ].append(batch.raw("hub_commit_seq"))
+        self.rows += batch.rows
+
+    def plain(self, field: Field) -> pa.Array:
+        """All values of a field."""
+        return self._whole(field.name)
+
+    def seq(self, position: int) -> int:
+        """The sequence of a row."""
+        found: int = self._whole(_SEQ)[position].as_py()
+        return found
+
+    def _whole(self, name: str) -> pa.Array:
+        columns = self._columns[name]
+        if len(columns) > 1:
+            self._columns[name] = columns = [pa.concat_arrays(columns)]
+        return columns[0]
+
+
+def partial_of(aggregate: Aggregate, batch: Gathered) -> Partial:
+    """The groups of some events; execution_failed at the first that a sum cannot take."""
     codes, keys = _codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
     values: dict[str, pa.Array] = {_CODE: codes, EVENTS: pa.repeat(1, batch.rows).cast(pa.int64())}
     for number, metric in enumerate(aggregate.metrics):
@@ -94,24 +132,26 @@ def partial_of(aggregate: Aggregate, batch: Batch) -> Partial:
     return Partial(groups=groups, distinct=distinct)
 
 
-def _key(field: Field, batch: Batch) -> pa.DictionaryArray:
+def _key(field: Field, batch: Gathered) -> pa.DictionaryArray:
     """Group values as a dictionary of canonical texts."""
     encoded = batch.plain(field).dictionary_encode(null_encoding="encode")
     texts = pc.fill_null(shown(field, encoded.dictionary), _NULL)
     return pa.DictionaryArray.from_arrays(encoded.indices, texts, safe=False)
 
 
-def _ordered(field: Field, batch: Batch) -> pa.Array:
+def _ordered(field: Field, batch: Gathered) -> pa.Array:
     """Values whose order Arrow knows; null is skipped by min and max."""
     values = batch.plain(field)
     if field.kind is not Kind.JSON:
         return values
     encoded = values.dictionary_encode()
-    keys = [None if text == _NULL else sort_key(text) for text in encoded.dictionary.to_pylist()]
-    return pa.array(keys, pa.string()).take(encoded.indices)
+    texts = encoded.dictionary
+    is_null = pc.equal(texts, pa.scalar(_NULL))
+    keys = pc.if_else(is_null, pa.scalar(None, pa.string()), sort_keys(texts))
+    return keys.take(encoded.indices)
 
 
-def _distinct_values(field: Field, batch: Batch) -> pa.Array:
+def _distinct_values(field: Field, batch: Gathered) -> pa.Array:
     values = batch.plain(field)
     if field.kind is Kind.JSON:
         is_null = pc.equal(values, pa.scalar(_NULL))
@@ -119,7 +159,7 @@ def _distinct_values(field: Field, batch: Batch) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _check_sums(aggregate: Aggregate, batch: Batch) -> None:
+def _check_sums(aggregate: Aggregate, batch: Gathered) -> None:
     """Raise for the first event, by sequence, with a value that is no integer."""
     offenders = []
     for order, (_, field) in enumerate(_sums(aggregate)):
@@ -128,12 +168,11 @@ def _check_sums(aggregate: Aggregate, batch: Batch) -> None:
             offenders.append((wrong, order, field.name))
     if offenders:
         position, _, name = min(offenders)
-        seq = batch.raw("hub_commit_seq")[position].as_py()
         reason = f"sum({name}) takes integers only"
-        raise failed_at(QueryCode.EXECUTION_FAILED, batch.chunk.stream, seq, reason)
+        raise failed_at(QueryCode.EXECUTION_FAILED, batch.stream, batch.seq(position), reason)
 
 
-def _not_integers(field: Field, batch: Batch) -> int | None:
+def _not_integers(field: Field, batch: Gathered) -> int | None:
     """The position of the first value that is neither null nor an integer."""
     if field.kind is Kind.INTEGER:
         return None
@@ -152,7 +191,7 @@ def _not_integers(field: Field, batch: Batch) -> int | None:
 
 
 def _summands(
-    field: Field, batch: Batch, codes: pa.Array
+    field: Field, batch: Gathered, codes: pa.Array
 ) -> tuple[pa.Array, pa.Array, pa.Array, dict[int, int]]:
     """High and low parts and counts for each event, and for each code what is too long for them."""
     values = batch.plain(field)

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from queryapi.contract.descriptor import Aggregate, Function, Metric
 from queryapi.contract.fields import Kind
-from queryapi.contract.values import sort_key, text_of
+from queryapi.contract.values import text_of
 from spark_jobs.query_groups import EVENTS, Partial, distinct_counts, key_names
-from spark_jobs.query_text import shown
+from spark_jobs.query_text import shown, sort_keys
 
 _BASE: Final = 10**9
 _SAFE: Final = 9 * 10**9  # a quotient up to this, times 10^9, plus remainders, is an int64
@@ -31,12 +31,8 @@ def in_order(aggregate: Aggregate, merged: Partial) -> pa.Table:
 def _ranks(texts: pa.Array) -> pa.Array:
     """The place of each text in the order of values."""
     encoded = texts.dictionary_encode()
-    keys = [sort_key(text) for text in encoded.dictionary.to_pylist()]
-    ordered = sorted(range(len(keys)), key=keys.__getitem__)
-    places = [0] * len(keys)
-    for place, index in enumerate(ordered):
-        places[index] = place
-    return pa.array(places, pa.int64()).take(encoded.indices)
+    ordered = pc.sort_indices(sort_keys(encoded.dictionary).cast(pa.binary()))
+    return pc.inverse_permutation(ordered.cast(pa.int64())).take(encoded.indices)
 
 
 def row_columns(

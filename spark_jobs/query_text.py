@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from queryapi.contract.fields import Field, Kind
 from queryapi.contract.rows import RowShape
+from queryapi.contract.values import NULL, TEXT, sort_key
 from spark_jobs.query_batch import Batch
 
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
+_PLAIN_STRING: Final = r'^"[^\\]*$'
 _QUOTE: Final = pa.scalar('"')
 _NOTHING: Final = pa.scalar("")
 # Joined text of a piece stays far below what 32-bit offsets can address.
@@ -52,6 +54,20 @@ def shown(field: Field, values: pa.Array) -> pa.Array:
         values = timestamps(values)
         return pc.binary_join_element_wise(_QUOTE, values, _QUOTE, _NOTHING)
     return quote(values)
+
+
+def sort_keys(texts: pa.Array) -> pa.Array:
+    """The sort key of each canonical text; Python spells only what is no plain string or null."""
+    is_null = pc.equal(texts, pa.scalar("null"))
+    is_plain = pc.match_substring_regex(texts, _PLAIN_STRING)
+    inside = pc.binary_slice(texts.cast(pa.binary()), 1, -1).cast(pa.string())
+    keys = pc.binary_join_element_wise(pa.scalar(str(TEXT)), inside, _NOTHING)
+    keys = pc.if_else(is_null, pa.scalar(str(NULL)), keys)
+    others = pc.invert(pc.or_(is_null, is_plain))
+    if not pc.any(others).as_py():
+        return keys
+    spelled = [sort_key(text) for text in texts.filter(others).to_pylist()]
+    return pc.replace_with_mask(keys, pc.fill_null(others, False), pa.array(spelled, pa.string()))  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from queryapi.selftest.questions import Asker
 from recorder.event import EVENT_TIME_MAX, format_time
 from spark_jobs.query_batch import cut_path
 from spark_jobs.query_filter import holds
-from spark_jobs.query_text import encode_columns, quote, timestamps
+from spark_jobs.query_text import encode_columns, quote, sort_keys, timestamps
 
 _unicode = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _keys = st.sampled_from(["a", "b", "0", "1", "01", 'q"', "\\", "\u0007", "\U00010000", "e\u0301"])
@@ -91,3 +91,9 @@ def test_rows_of_a_slice_are_only_those_of_the_slice() -> None:
 def test_a_sort_key_gives_its_value_back(value: Value) -> None:
     text = canonical_json.encode_text(value)
     assert text_of(sort_key(text)) == text
+
+
+@given(st.lists(_json | st.decimals(allow_nan=False, allow_infinity=False, places=9), min_size=1))
+def test_a_column_of_sort_keys_is_that_of_its_texts(values: list[Value]) -> None:
+    texts = [canonical_json.encode_text(value) for value in values]
+    assert sort_keys(pa.array(texts, pa.string())).to_pylist() == [sort_key(one) for one in texts]
