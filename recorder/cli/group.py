@@ -11,9 +11,7 @@ from hub.cli.output import examples
 
 ROWS: Final[dict[str, Row]] = {
     "producer": Row("recorder.cli.producer:producer", "Producers: add, list, rotate, revoke."),
-    "stream": Row(
-        "recorder.cli.stream:recorder_stream", "Streams: map event types, migrate, set."
-    ),
+    "stream": Row("recorder.cli.stream:recorder_stream", "Streams: map event types, migrate, set."),
     "reader": Row("recorder.cli.reader:reader", "Readers: add, list, revoke."),
     "retention": Row("recorder.cli.retention:retention", "How long payloads stay."),
     "record": Row("recorder.cli.record:record", "Record events, one or many from stdin."),
