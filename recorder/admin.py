@@ -77,10 +77,14 @@ class StreamAdmin(RecorderAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         head = LabelHead.objects.filter(label=OuterRef("label")).values("upto_seq")[:1]
-        rows: QuerySet[Any] = super().get_queryset(request).annotate(
-            type_count=Count("event_types", distinct=True),
-            newest_key=Max("reader_keys__key_id"),
-            head_seq=Subquery(head),
+        rows: QuerySet[Any] = (
+            super()
+            .get_queryset(request)
+            .annotate(
+                type_count=Count("event_types", distinct=True),
+                newest_key=Max("reader_keys__key_id"),
+                head_seq=Subquery(head),
+            )
         )
         return rows
 
