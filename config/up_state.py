@@ -175,7 +175,8 @@ def make_private_dir(path: Path) -> None:
 
 def make_directories(state: StateDir) -> None:
     """The empty rooms; `hub` is left to the hub itself, which marks its own format."""
-    for path in (state.root, state.secrets, state.web, state.run):
+    rooms = (state.secrets, state.web, state.run, state.author, state.gateway, state.worker)
+    for path in (state.root, *rooms):
         make_private_dir(path)
     sync_directory(state.root)
 

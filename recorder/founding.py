@@ -23,6 +23,14 @@ def found_streams() -> list[Act]:
     return [found_stream(name) for name in missing]
 
 
+def is_founded() -> bool:
+    """Whether all of them are there, and recorded."""
+    known = set(Stream.objects.values_list("name", flat=True))
+    waiting = Act.objects.filter(verb=CreateReservedStream.name, state=Act.State.PENDING)
+    wanted = {name for names in STREAMS_OF.values() for name in names}
+    return wanted <= known and not waiting.exists()
+
+
 def found_stream(name: str) -> Act:
     """Ask for one stream of the product."""
     return services.submit_own_act(CreateReservedStream.name, _arguments(name), actor=ACTOR)

@@ -63,6 +63,8 @@ class SessionPlan:
         """Python workers on sockets in a private folder, where a socket's name fits there."""
         folder = str(self.scratch)
         name = "spark.python.unix.domain.socket"
+        if not self.is_local:
+            return {f"{name}.enabled": "true"}  # in each executor's own temporary folder
         if len(folder.encode()) > _SOCKET_FOLDER_BYTES_MAX:
             return {f"{name}.enabled": "false"}  # loopback with a secret, as Spark does it
         return {f"{name}.enabled": "true", f"{name}.dir": folder}
@@ -72,6 +74,7 @@ class SessionPlan:
         here = {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
+            "spark.local.dir": str(self.scratch),
         }
         return {
             **(here if self.is_local else {}),
@@ -82,7 +85,6 @@ class SessionPlan:
             "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -Dfile.encoding=UTF-8",
             "spark.executorEnv.PYTHONPATH": str(PROJECT),
             "spark.executorEnv.PYTHONSAFEPATH": "1",
-            "spark.local.dir": str(self.scratch),
             "spark.log.level": "ERROR",
             **self._sockets(),
             "spark.scheduler.mode": "FAIR",
