@@ -149,6 +149,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             shape(
                 **_STREAM,
                 key_id={**SEQ, "nullable": True},
+                keys=many(shape(key_id=SEQ, record=BASE64)),
                 readers=many(TEXT),
                 created_at=TIME,
             )
