@@ -25,6 +25,14 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "recorder.cli.replay:replay",
         "Read streams by range or window, each event verified.",
     ),
+    "seal": (
+        "recorder.cli.seal:seal",
+        "Seal the live segments of the lake now.",
+    ),
+    "audit": (
+        "recorder.cli.audit:audit",
+        "Compare the lake with the log again, field by field.",
+    ),
     "evidence": (
         "recorder.cli.evidence:evidence",
         "Pack one event with all that proves it into one file.",
