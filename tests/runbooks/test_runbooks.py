@@ -180,7 +180,7 @@ def test_every_runbook_is_listed_and_has_something_to_run_or_to_read() -> None:
     assert set(PROOFS) <= set(NAMES)
 
 
-def test_the_links_of_the_runbooks_lead_somewhere() -> None:
-    for path in FOLDER.glob("*.md"):
+def test_the_links_of_runbooks_and_manual_lead_somewhere() -> None:
+    for path in (*FOLDER.glob("*.md"), *(ROOT / "docs" / "manual").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8")):
-            assert (FOLDER / target).exists(), f"{path.name} -> {target}"
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"

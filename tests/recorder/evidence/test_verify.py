@@ -65,6 +65,19 @@ def test_every_changed_byte_is_refused() -> None:
         assert not verify_pack(data, HUB_3.public).is_valid(), name
 
 
+@pytest.mark.parametrize("swapped", ["msg", "receipt", "proof", "opening"])
+def test_genuine_pieces_of_different_events_never_verify(swapped: str) -> None:
+    """CVE-2026-22703, on packs (C17): a receipt beside another payload, and its kin."""
+    one, two = make_pack(3, is_open=True), make_pack(4, is_open=True)
+    mixed = replace(one, **{swapped: getattr(two, swapped)})
+    judgement = judge(mixed)
+    assert judgement.word() == "not valid"
+    if swapped != "opening":
+        assert judgement.report.verdicts()["binding"] == "fails"
+    both = replace(one, msg=two.msg, opening=two.opening)  # a whole other event beside the receipt
+    assert judge(both).report.verdicts()["binding"] == "fails"
+
+
 def test_a_secret_of_another_message_opens_nothing() -> None:
     pack = replace(make_pack(3), opening=make_pack(4, is_open=True).opening)
     judgement = judge(pack)
