@@ -113,6 +113,7 @@ def blocks(name: str) -> list[str]:
     return BLOCK.findall((FOLDER / f"{name}.md").read_text("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_a_runbook_run_as_they_stand(name: str, desk: Desk) -> None:
     told = "\n".join(desk.run(block) for block in blocks(name))
