@@ -82,7 +82,7 @@ class Author:
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
-            logger.warning("author.waits", extra={"reason": reason})
+            logger.info("author.waits", extra={"reason": reason})
             self._complaint = reason
 
     def work(self) -> None:

@@ -42,13 +42,14 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Hub and streams": {
         "hub": Entry("hub.cli.hub:hub", "Run and maintain a hub."),
-        "stream": Entry("hub.cli.messages:stream", "Read a stream; create, list, keys."),
+        "stream": Entry("recorder.cli.stream:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },
     "Recorder": {
         "recorder": Entry("recorder.cli.recorder:recorder", "Record, replay, prove events."),
     },
     "Keys and capabilities": {
+        "token": Entry("recorder.cli.token:token", "API tokens: create, list, revoke."),
         "keygen": Entry("hub.cli.keys:keygen", "Make a key in a sealed keystore."),
         "id": Entry("hub.cli.keys:identity_card", "Show the identity card of a key."),
         "cap": Entry("hub.cli.cap:cap", "Issue, renew, authorize, show and revoke capabilities."),

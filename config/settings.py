@@ -138,5 +138,5 @@ VEEN_READ_TOKEN_FILE = STATE.secret("web.token")
 VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
 VEEN_LAKE_DIR = STATE.root / "lake"
-VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+VEEN_LAKE_LAUNCHER = "config.lake_launcher.CeleryLake"
 VEEN_AUTHOR_SOCKET = STATE.author_socket

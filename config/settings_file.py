@@ -31,6 +31,7 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # Variables that steer a command and are no settings; any other VEEN_* name is a mistake.
 COMMAND_VARIABLES: Final = frozenset({
+    "VEEN_API_TOKEN_FILE",
     "VEEN_CONFIG",
     "VEEN_DEBUG",
     "VEEN_HUB_PK",
@@ -40,6 +41,7 @@ COMMAND_VARIABLES: Final = frozenset({
     "VEEN_PYTHON",
     "VEEN_SEED",
     "VEEN_TOKEN_FILE",
+    "VEEN_WEB_URL",
 })  # fmt: skip
 SECRET_WORDS: Final = ("key", "password", "passphrase", "secret", "token")
 

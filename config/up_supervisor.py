@@ -101,8 +101,10 @@ class Bundle:
         complete_first_run(self._state)
         self._realm = realm_keys(self._state)
         self._forget_hub_json()
+        self._state.status.unlink(missing_ok=True)  # of a run that was killed
         self._hub_port = self._free_port(HUB, self._settings.hub_port)
         self._spawn(self._hub)
+        self._spawn(self._children[AUTHOR])  # it waits for the status, and loads meanwhile
         self._prepare_web()
         self._await_ready([self._hub])
         hub = running_hub(self._state)
@@ -113,7 +115,8 @@ class Bundle:
         ensure_read_tokens(self._state, hub)
         self._listen_all()
         self._write_status()  # before those who read it
-        self._start_together([AUTHOR])  # it makes what the others use
+        self._await_ready([self._children[AUTHOR]])  # it makes what the others use
+        self._write_status()
         self._start_together([GATEWAY, WORKER, WEB])
         return self.status()
 

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from hub.canonical_json import Value
 from hub.errors import ErrorCode, VeenError
 from recorder import queries, services
-from recorder.api_view import ApiView, check_parameters
+from recorder.api_view import ApiView, b64, check_parameters
 from recorder.auth import ADMINS, caller_of
 from recorder.codes import Detail, RecordCode, RecordError
 from recorder.hub_reads import hub_unavailable
@@ -266,6 +266,10 @@ def _stream(row: Stream) -> dict[str, object]:
         "event_bytes_max": row.event_bytes_max,
         "event_types": list(queries.event_types(row)),
         "key_id": max((one.key_id for one in row.reader_keys.all()), default=None),
+        "keys": [
+            {"key_id": one.key_id, "record": b64(bytes(one.record))}
+            for one in sorted(row.reader_keys.all(), key=lambda one: -one.key_id)
+        ],
         "readers": sorted({one.reader_id for one in row.grants.all()}),
         "created_at": queries.shown_time(row.created_at),
     }

@@ -5,8 +5,6 @@ The web process holds no key: it writes down what is asked for, wakes the author
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import time
 import uuid
 from collections.abc import Mapping
@@ -25,10 +23,10 @@ from recorder.acts.tokens import CreateToken, principal_of
 from recorder.codes import RecordCode, RecordError
 from recorder.event import TEXT_BYTES_MAX
 from recorder.models import Act, ApiToken, AuthoredEvent
+from recorder.tokens import hash_of, new_token
 
 REASON_CHARACTERS_MAX: Final = 1000
 LOOK_S: Final = 0.03
-TOKEN_PREFIX: Final = "veen-"  # noqa: S105 - so that a scanner finds one that was leaked
 ADMIN_TOKEN_NAME: Final = "state-directory"  # noqa: S105 - the name of a row
 
 
@@ -133,16 +131,6 @@ def wait_for_event(key: str, timeout_s: float) -> AuthoredEvent:
         if row.state != AuthoredEvent.State.PENDING or time.monotonic() >= deadline:
             return row
         time.sleep(LOOK_S)
-
-
-def new_token() -> str:
-    """The text of a bearer token: 256 bits, shown once."""
-    return TOKEN_PREFIX + secrets.token_urlsafe(32)
-
-
-def hash_of(token: str) -> str:
-    """What is kept of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def ensure_admin_token(text: str) -> ApiToken:

@@ -11,6 +11,16 @@ from hub.cli.output import examples
 
 # Help stands here, so that `veen recorder --help` imports nothing.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "producer": (
+        "recorder.cli.producer:producer",
+        "Producers: add, list, rotate, revoke.",
+    ),
+    "stream": (
+        "recorder.cli.stream:recorder_stream",
+        "Streams: map event types, migrate, set.",
+    ),
+    "reader": ("recorder.cli.reader:reader", "Readers: add, list, revoke."),
+    "retention": ("recorder.cli.retention:retention", "How long payloads stay."),
     "replay": (
         "recorder.cli.replay:replay",
         "Read streams by range or window, each event verified.",

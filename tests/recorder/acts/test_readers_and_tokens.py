@@ -12,6 +12,7 @@ from hub.errors import ErrorCode, VeenError
 from hub.wire.readerkey import WrappedReaderSecret
 from recorder import services
 from recorder.models import Act, ApiToken, ReaderGrant
+from recorder.tokens import hash_of
 from tests.support.office import ALICE, Office
 
 ORDERS = "record/app/orders"
@@ -77,7 +78,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(office: Office) -> None:
     assert not ApiToken.objects.filter(name="auditor").exists(), "not before it is recorded"
     office.run()
     token = ApiToken.objects.get(name="auditor")
-    assert token.sha256 == services.hash_of(asked.token)
+    assert token.sha256 == hash_of(asked.token)
     assert len(bytes.fromhex(token.principal_id)) == 32
     act = Act.objects.get(pk=asked.act.id)
     told = office.read()[-1]
