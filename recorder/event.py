@@ -223,6 +223,11 @@ def content_of(found: object) -> bytes:
     return canonical_json.encode(found, depth_max=canonical_json.DEPTH_MAX + 1)
 
 
+def stored_key(idempotency_key: str) -> str:
+    """An idempotency key as an outbox keeps it: any text, in one size."""
+    return f"i/{h(idempotency_key.encode()).hex()}"
+
+
 def check_size(body: bytes, event_bytes_max: int) -> None:
     """Raise event_too_large when a body is over its stream's bound."""
     if len(body) > event_bytes_max:

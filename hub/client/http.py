@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,6 +128,13 @@ class HubHttp:
         self._shared = None
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """From another thread: end the connection under whoever waits for it."""
+        sock = self._connection.sock
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def call(self, call: Call) -> Answer:
         """One request, one answer; a refusal raises with the hub's code.
 
@@ -156,6 +164,14 @@ class HubHttp:
                     raise
                 yield refusal
 
+    def start(self, call: Call) -> None:
+        """Send a request without waiting; `finish` reads the answers in the order of starts."""
+        self._write([call])
+
+    def finish(self, call: Call) -> Answer:
+        """The whole answer to the oldest request that was started and not finished."""
+        return self._whole(self._begin(call))
+
     def items(self, call: Call) -> tuple[Mapping[str, str], Iterator[bytes]]:
         """The headers of a CBOR Sequence answer and its items, read one at a time."""
         fresh = self._shared is None
@@ -174,20 +190,27 @@ class HubHttp:
             yield self._whole(response)
 
     def _send(self, calls: Sequence[Call]) -> Iterator[HTTPResponse]:
+        self._write(calls)
+        for call in calls:
+            yield self._begin(call)
+
+    def _write(self, calls: Sequence[Call]) -> None:
         try:
-            shared = self._connect()
-            sock = self._connection.sock
-            sock.sendall(b"".join(self._render(call) for call in calls))
+            self._connect()
+            self._connection.sock.sendall(b"".join(self._render(call) for call in calls))
         except OSError as broken:
             raise self._unreachable(broken) from broken
-        for call in calls:
-            # http.client types its first argument as a socket, and only ever calls makefile on it.
-            response = HTTPResponse(shared, method=call.method)  # type: ignore[arg-type]
-            try:
-                response.begin()
-            except (OSError, HTTPException) as broken:
-                raise self._unreachable(broken) from broken
-            yield response
+
+    def _begin(self, call: Call) -> HTTPResponse:
+        if self._shared is None:
+            raise VeenError(ErrorCode.UNREACHABLE, f"{self.url}: the connection was given up")
+        # http.client types its first argument as a socket, and only ever calls makefile on it.
+        response = HTTPResponse(self._shared, method=call.method)  # type: ignore[arg-type]
+        try:
+            response.begin()
+        except (OSError, HTTPException) as broken:
+            raise self._unreachable(broken) from broken
+        return response
 
     def _connect(self) -> _SharedSocket:
         if self._shared is None:

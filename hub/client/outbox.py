@@ -92,7 +92,7 @@ class Outbox:
             self._db = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
             self._open_schema()
             self._keys = KeyTable(self._db)
-            self._next_id = self._first_free_id()
+            self.first_id = self._next_id = self._first_free_id()
         except sqlite3.DatabaseError as flaw:
             self._release()
             raise StoreError(f"{target}: {flaw}", ErrorCode.DAMAGE) from flaw
@@ -129,27 +129,33 @@ class Outbox:
             self._lock = None
 
     @contextmanager
-    def _transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
-        # Only storing must outlive a power failure at once. A receipt that is forgotten is fetched
-        # again, and the next durable transaction carries it along.
+    def _held(self) -> Iterator[sqlite3.Connection]:
+        """One step of one thread; a disk that refuses is E.STORE."""
         with self._guard:
             try:
-                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:  # A full disk may have ended it already.
-                        self._db.execute("ROLLBACK")
-                    raise
+                yield self._db
             except sqlite3.Error as flaw:
                 raise StoreError(f"the outbox refuses: {flaw}") from flaw
 
+    @contextmanager
+    def _transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
+        # Only storing must outlive a power failure at once. A receipt that is forgotten is fetched
+        # again, and the next durable transaction carries it along.
+        with self._held() as db:
+            db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:  # A full disk may have ended it already.
+                    db.execute("ROLLBACK")
+                raise
+
     def cursor(self, label: Label) -> Cursor:
         """Where the key stands; a new label starts at client_seq 1."""
-        with self._guard:
-            row = self._db.execute(
+        with self._held() as db:
+            row = db.execute(
                 "SELECT next_seq, settled_seq, prev_ack FROM cursor WHERE label = ?", (label,)
             ).fetchone()
         return (
@@ -229,22 +235,22 @@ class Outbox:
 
     def find_keys(self, keys: Iterable[str]) -> dict[str, KeyedState]:
         """The keys that are known."""
-        with self._guard:
+        with self._held():
             return self._keys.find(keys)
 
     def key_of(self, entry: Entry) -> str | None:
         """The key under which an entry was enqueued."""
-        with self._guard:
+        with self._held():
             return self._keys.of_entry(entry.id)
 
-    def forget_keys(self, before: int) -> int:
-        """Drop settled keys made before a time; returns how many."""
+    def forget_keys(self, before: int, prefix: str = "") -> int:
+        """Drop settled keys of this beginning made before a time; returns how many."""
         with self._transaction(durable=False):
-            return self._keys.forget(before)
+            return self._keys.forget(before, prefix)
 
     def marks(self) -> dict[str, int]:
         """How far each source has been taken over."""
-        with self._guard:
+        with self._held():
             return self._keys.marks()
 
     def drop_mark(self, source: str) -> None:
@@ -271,13 +277,13 @@ class Outbox:
 
     def _entries(self, which: str, *values: object) -> list[Entry]:
         columns = "id, label, client_seq, msg, leaf, rebuilds"
-        with self._guard:
-            rows = self._db.execute(f"SELECT {columns} FROM entry {which}", values).fetchall()  # noqa: S608 - our own words
+        with self._held() as db:
+            rows = db.execute(f"SELECT {columns} FROM entry {which}", values).fetchall()  # noqa: S608 - our own words
         return [_entry(row) for row in rows]
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._guard:
-            return self._db.execute(query, values).fetchall()
+        with self._held() as db:
+            return db.execute(query, values).fetchall()
 
     def count(self) -> int:
         """How many messages have no receipt yet."""

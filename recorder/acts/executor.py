@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from hub.client.producer import AUTHORITY, TRANSIENT
+from hub.client.outcome import AUTHORITY, TRANSIENT
 from hub.errors import ErrorCode, VeenError
 from recorder import records
 from recorder.acts.authority import Authority

@@ -143,7 +143,7 @@ def test_without_an_author_a_checkpoint_is_promised_and_not_pretended(
         ({"verb": "stream.create", "what": 1}, ["/what"]),
         ({"verb": "stream.explode"}, ["/verb"]),
         ({"verb": "stream.create_reserved"}, ["/verb"]),
-        ({"verb": "stream.create", "args": {"nmae": "x"}}, ["/args/name"]),
+        ({"verb": "stream.create", "args": {"nom": "x"}}, ["/args/name"]),
         ([], [""]),
         ("x", [""]),
     ],
