@@ -17,6 +17,7 @@ from hub.errors import ErrorCode, VeenError
 from recorder import checkpoints
 from recorder.acts import executor, publishing
 from recorder.acts.authority import Authority, Facts
+from recorder.acts.bindings import note_violations
 from recorder.checkpoints import LateWatch, Schedule
 from recorder.founding import found_streams, is_founded
 from recorder.wake import Listener
@@ -112,6 +113,7 @@ class Author:
         if not is_founded():
             self._close()
             raise VeenError(ErrorCode.BUSY, "the product's own streams are not made yet")
+        note_violations(authority)
         write_json(self._state.ready("author"), {"pid": os.getpid()})
         logger.info("author.ready", extra={"hub": facts.hub_url})
         return authority

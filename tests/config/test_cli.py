@@ -100,7 +100,7 @@ def test_an_unknown_command_suggests_and_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.run(["keygne"]) == 1
-    assert "Did you mean keygen?" in capsys.readouterr().err
+    assert "Did you mean keygen" in capsys.readouterr().err
 
 
 def test_wrong_options_are_usage_errors_and_not_clicks_own_code() -> None:

@@ -183,9 +183,8 @@ def test_a_killed_supervisor_leaves_nothing_that_stops_the_next_up(
 
 @pytest.mark.parametrize(
     "mark",
-    ["secrets/keystore.enc", "hub/keys", "hub/hub.json", "web/db.sqlite3.new",
-     "secrets/first-login", "trust.json.sig", "secrets/author.token", "author/outbox",
-     "secrets/readers.keys", "run/author.ready"],
+    ["hub/hub.json", "web/db.sqlite3.new", "secrets/first-login", "trust.json.sig",
+     "secrets/author.token", "author/outbox", "run/author.ready"],
 )  # fmt: skip
 def test_a_first_run_killed_at_any_step_is_completed_by_the_next(
     state: StateDir, start: Callable[..., Up], mark: str

@@ -11,10 +11,12 @@ import pytest
 from hub.client import Draft, HubClient
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
+from hub.models import Finding
 from hub.types import AuthRef, Label
 from hub.wire.captoken import CapToken
 from hub.wire.payload import PayloadHeader
 from hub.wire.readerkey import ReaderKeyRecord
+from recorder.acts.bindings import note_violations
 from recorder.connection import Connection
 from recorder.event import SCHEMA, RecorderEvent, UnixMillis
 from recorder.models import ApiToken, Producer
@@ -234,3 +236,12 @@ def test_a_producer_that_cannot_be_is_refused_when_asked_for(
     with pytest.raises(VeenError) as refusal:
         office.ask("producer.add", **args)
     assert refusal.value.code == code
+
+
+def test_roles_that_were_mixed_behind_our_back_are_a_finding(office: Office) -> None:
+    office.do("producer.add", name="shop", streams=[ORDERS], principal="ce" * 32)
+    assert note_violations(office.authority) == 0
+    Producer.objects.update(principal=office.admin.public.hex())
+    assert note_violations(office.authority) > 0
+    rules = {one.object.split()[0] for one in Finding.objects.filter(code="role_violation")}
+    assert "admin-is-producer" in rules
