@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hub.client import OutboxReader
-from hub.client.outbox import outbox_path
+from hub.client.outbox_file import outbox_path
 from hub.errors import ErrorCode, VeenError
 from hub.server.http import Request, Respond, Response
 from hub.server.metrics import Counter, Gauge, render, snapshot
