@@ -40,9 +40,11 @@ class Up:
         self.state = state
         command = [sys.executable, "-m", "config.cli", "up", "--no-open"]
         command += ["--data-dir", str(state.root), *arguments]
+        # Ports of its own: bundles of other tests look for free ones from the default on.
+        ports = {"VEEN_HUB_PORT": str(free_port()), "VEEN_GATEWAY_PORT": str(free_port())}
         self.process = subprocess.Popen(
             command,
-            env=environment(),
+            env={**environment(), **ports},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
