@@ -36,7 +36,7 @@ def veen(*arguments: str) -> subprocess.CompletedProcess[str]:
 class Up:
     """One running `veen up` and everything it says."""
 
-    def __init__(self, state: StateDir, *arguments: str) -> None:
+    def __init__(self, state: StateDir, *arguments: str, run_worker: bool = False) -> None:
         self.state = state
         command = [sys.executable, "-m", "config.cli", "up", "--no-open"]
         command += ["--data-dir", str(state.root), *arguments]
@@ -44,7 +44,7 @@ class Up:
         ports = {"VEEN_HUB_PORT": str(free_port()), "VEEN_GATEWAY_PORT": str(free_port())}
         self.process = subprocess.Popen(
             command,
-            env={**environment(), **ports},
+            env={**environment(), **ports, "VEEN_RUN_WORKER": str(int(run_worker))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
