@@ -65,7 +65,8 @@ def publish_gateway(authority: Authority) -> None:
         found["retiring"] = retiring
     path = authority.files.gateway_config
     before = _read(path)
-    serial = int(before.pop("serial", 0))
+    # Where the file was lost, the time is above every serial there was: the gateway goes only up.
+    serial = int(before.pop("serial", authority.seconds()))
     if before != found:
         _write(path, {"ver": VER, "serial": serial + 1, **found})
 
