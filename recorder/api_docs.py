@@ -288,7 +288,8 @@ ADMIN_STREAMS: Final = _list(
     {
         "name": _STREAM, "label": _HASH, "class": "log", "sensitivity": "medium",
         "retention_hint": "long_term", "event_bytes_max": 65536, "event_types": ["order.placed"],
-        "key_id": 1, "keys": [{"key_id": 1, "record": _B64}], "readers": ["recorder-admin"], "created_at": _TIME,
+        "key_id": 1, "keys": [{"key_id": 1, "record": _B64}], "readers": ["recorder-admin"],
+        "created_at": _TIME,
     },
 )  # fmt: skip
 PRODUCERS: Final = _list(
