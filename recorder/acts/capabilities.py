@@ -7,7 +7,7 @@ from typing import Final
 
 from hub.admission.records import RevocationKind
 from hub.client import OutboxReader
-from hub.client.outbox import outbox_path
+from hub.client.outbox_file import outbox_path
 from hub.errors import ErrorCode, VeenError
 from hub.label import stream_id
 from hub.types import ClientId, PublicKey
