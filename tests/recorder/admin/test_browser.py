@@ -38,12 +38,6 @@ TABLES = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _allow_queries_beside_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright keeps an event loop in this thread, which Django takes for asynchronous code."""
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-
-
 @pytest.fixture
 def complaints() -> list[str]:
     """Everything the browser reported: script errors and violations of the policy."""
@@ -53,7 +47,9 @@ def complaints() -> list[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as play:
+    # Playwright keeps an event loop in this thread, which Django takes for asynchronous code.
+    with pytest.MonkeyPatch.context() as patch, api.sync_playwright() as play:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         made: Browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield made
         made.close()
