@@ -39,16 +39,18 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "status": Entry("config.up:status", "Show addresses, hub key and processes."),
         "doctor": Entry("config.doctor:doctor", "Check what this machine offers and lacks."),
         "config": Entry("config.settings_cli:config", "Show and check the settings."),
+        "backup": Entry("recorder.cli.backup:backup", "Create, verify and restore backups."),
     },
     "Hub and streams": {
-        "hub": Entry("hub.cli.hub:hub", "Run and maintain a hub."),
-        "stream": Entry("hub.cli.messages:stream", "Read a stream; create, list, keys."),
+        "hub": Entry("recorder.cli.anchor:hub", "Run and maintain a hub."),
+        "stream": Entry("recorder.cli.stream:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },
-    "Products": {
-        "recorder": Entry("recorder.cli.group:recorder", "Record events; care for the recorder."),
+    "Recorder": {
+        "recorder": Entry("recorder.cli.group:recorder", "Record, replay, prove events."),
     },
     "Keys and capabilities": {
+        "token": Entry("recorder.cli.token:token", "API tokens: create, list, revoke."),
         "keygen": Entry("hub.cli.keys:keygen", "Make a key in a sealed keystore."),
         "id": Entry("hub.cli.keys:identity_card", "Show the identity card of a key."),
         "cap": Entry("hub.cli.cap:cap", "Issue, renew, authorize, show and revoke capabilities."),
@@ -57,7 +59,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "send": Entry("hub.cli.messages:send", "Seal, sign and submit a message."),
         "receipt": Entry("hub.cli.messages:receipt", "Fetch a receipt."),
         "proof": Entry("hub.cli.messages:proof", "Fetch an inclusion proof."),
-        "verify": Entry("hub.cli.evidence:verify", "Check evidence offline, every check listed."),
+        "verify": Entry(
+            "recorder.cli.evidence:verify", "Check evidence offline, every check listed."
+        ),
         "inspect": Entry("hub.cli.evidence:inspect", "Show the fields of any wire object."),
         "explain": Entry("hub.cli.evidence:explain", "Say what a code means and what to do."),
     },
@@ -153,11 +157,17 @@ class Failure(NamedTuple):
 
 def _judge(error: BaseException) -> Failure:
     """The one place where an exception becomes an exit code."""
-    from hub.errors import ERRORS, VeenError  # noqa: PLC0415 - not needed when all goes well
+    from hub.errors import (  # noqa: PLC0415 - not needed when all goes well
+        ERRORS,
+        VeenError,
+        WireError,
+    )
 
     if isinstance(error, VeenError):
         info = ERRORS[error.code]
-        return Failure(info.exit_code, error.code, error.detail or info.sentence, info.remedy)
+        # Read here and found wrong; a hub's refusal of what we sent has the same code.
+        exit_code = EXIT_PROTOCOL if isinstance(error, WireError) else info.exit_code
+        return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
     if isinstance(error, click.ClickException):
         return Failure(EXIT_USAGE, "usage", error.format_message())
     if isinstance(error, TimeoutError):

@@ -10,8 +10,9 @@ from config.up_state import StateDir
 from hub.errors import ErrorCode, VeenError
 from hub.keystore import read_private
 
+# FULL: a row may hold the only copy of a wrapped key, or an act that was answered with 202.
 SQLITE_PRAGMAS: Final = (
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON; "
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
     "PRAGMA busy_timeout=10000;"
 )
 POSTGRES_SCHEMES: Final = frozenset({"postgres", "postgresql"})

@@ -81,7 +81,7 @@ def check_clock(now: float) -> Check:
 
 
 def check_ports(settings: Settings, state: StateDir) -> list[Check]:
-    from config.up_supervisor import is_free  # noqa: PLC0415 - loads the protocol
+    from config.up_processes import is_free  # noqa: PLC0415 - loads the protocol
 
     is_up = lock_holder(state) is not None
     checks = []

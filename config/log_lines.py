@@ -15,12 +15,14 @@ _TEXT_MAX: Final = 4096
 class JsonLines(logging.Formatter):
     """ASCII only: CR, LF and escape sequences of a request cannot forge a line or a colour."""
 
+    component = "web"  # which process writes; another one says so at its start
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "component": "web",
+            "component": self.component,
             "logger": record.name,
             "event": record.getMessage()[:_TEXT_MAX],
         }

@@ -41,7 +41,8 @@ def request_log(get_response: GetResponse) -> GetResponse:
         request.META["VEEN_REQUEST_ID"] = request_id
         started = time.perf_counter()
         response = get_response(request)
-        response["Veen-Request-Id"] = request_id
+        # What the gateway answered keeps the name the gateway gave it.
+        response.setdefault("Veen-Request-Id", request_id)
         logger.log(
             logging.DEBUG if request.path == "/healthz" else logging.INFO,
             "http.served",

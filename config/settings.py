@@ -9,7 +9,7 @@ import secrets as randomness
 from pathlib import Path
 from typing import Any, Final
 
-from config import database, settings_file
+from config import api_settings, database, settings_file
 from config.log_lines import LOG_LINES
 from config.up_secrets import ADMIN_TOKEN, DJANGO_KEY
 from config.up_state import StateDir
@@ -44,6 +44,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "hub.apps.HubConfig",
     "recorder.apps.RecorderConfig",
 ]
@@ -108,12 +111,13 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = api_settings.BODY_BYTES_MAX
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["config.formats"]  # times as the log prints them
 
 # Served straight from the packages: no copy that could be stale or half made.
 STATIC_URL = "static/"
@@ -123,6 +127,9 @@ WHITENOISE_MAX_AGE = 300
 
 LOGGING = LOG_LINES
 
+REST_FRAMEWORK = api_settings.REST_FRAMEWORK
+SPECTACULAR_SETTINGS = api_settings.SPECTACULAR_SETTINGS
+
 # Read by the hub app and the console, which know nothing of the composition above them.
 VEEN_ZONE = VEEN.zone
 VEEN_STATUS_FILE = STATE.status
@@ -131,3 +138,11 @@ VEEN_TRUST_PK_FILE = STATE.trust_pk
 VEEN_READ_TOKEN_FILE = STATE.secret("web.token")
 VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
+VEEN_HUB_DIR = STATE.hub
+VEEN_ANCHOR_FILE = VEEN.anchor_file or STATE.root / "anchors" / "manifests.anchor"
+VEEN_ANCHOR_TSA_URL = VEEN.anchor_tsa_url
+VEEN_ANCHOR_TSA_CERT = VEEN.anchor_tsa_cert
+VEEN_ANCHOR_ALLOW = VEEN.anchor_allow
+VEEN_LAKE_DIR = STATE.root / "lake"
+VEEN_LAKE_LAUNCHER = "config.lake_launcher.CeleryLake"
+VEEN_AUTHOR_SOCKET = STATE.author_socket

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from config.up_supervisor import Bundle, NotReadyError
 
 EXIT_NOT_READY: Final = 9
-DOWN_TIMEOUT_S: Final = 40.0
+DOWN_TIMEOUT_S: Final = 60.0
 STATUS_KEYS: Final = (
     "web_url", "hub_url", "gateway_url", "hub_pk", "hub_id", "zone", "data_dir", "processes",
 )  # fmt: skip
@@ -78,7 +78,7 @@ def up(
     trust_hub: str | None,
     as_json: bool,
 ) -> int:
-    """Start the hub and the console; create keys and data on first run; stop on Ctrl-C."""
+    """Start hub, recorder and console; create keys and data on first run; stop on Ctrl-C."""
     del foreground  # there is no other way yet; systemd and containers want this one
     from config.up_supervisor import Bundle, NotReadyError, StoppedError  # noqa: PLC0415
 
@@ -142,6 +142,8 @@ def _announce(bundle: Bundle, document: Mapping[str, Any], *, as_json: bool) -> 
         click.echo("\nVEEN is up.")
         click.echo(f"  Console      {document['web_url']}")
         click.echo(f"  Hub          {document['hub_url']}")
+        if document["gateway_url"] is not None:
+            click.echo(f"  Gateway      {document['gateway_url']}")
         click.echo(f"  Fingerprint  {document['hub_pk']}")
         if login is not None:
             click.echo(f"  Login        {login['name']}  {login['password']}   (shown only now)")
@@ -223,6 +225,8 @@ def _is_alive(pid: int) -> bool:
 def _print_status(document: Mapping[str, Any]) -> None:
     click.echo(f"Console      {document['web_url']}")
     click.echo(f"Hub          {document['hub_url']}")
+    if document["gateway_url"] is not None:
+        click.echo(f"Gateway      {document['gateway_url']}")
     click.echo(f"Fingerprint  {document['hub_pk']}")
     click.echo(f"Hub id       {document['hub_id']}")
     click.echo(f"State        {document['data_dir']}  (zone {document['zone']})")

@@ -18,7 +18,7 @@ from hub.types import HubId, PublicKey
 from hub.wire import cbor
 from hub.wire.rotation import RotationRecord, decode_record
 
-READ_TOKENS: Final = ("web", "worker")
+READ_TOKENS: Final = ("web", "worker", "author")
 ROTATIONS_MAX: Final = 10_000
 
 

@@ -74,6 +74,30 @@ class StateDir:
         return self.run / "children.json"
 
     @property
+    def author_socket(self) -> Path:
+        """Where the web process wakes the author."""
+        return self.run / "author.sock"
+
+    @property
+    def author(self) -> Path:
+        """The hub client of the service identities: what they sent and what they verified."""
+        return self.root / "author"
+
+    @property
+    def gateway(self) -> Path:
+        """The gateway's configuration and its outboxes."""
+        return self.root / "gateway"
+
+    @property
+    def worker(self) -> Path:
+        """The hub client of the worker."""
+        return self.root / "worker"
+
+    def ready(self, child: str) -> Path:
+        """Written by a process without an address once it works, with its pid."""
+        return self.run / f"{child}.ready"
+
+    @property
     def trust(self) -> Path:
         return self.root / "trust.json"
 
@@ -151,7 +175,8 @@ def make_private_dir(path: Path) -> None:
 
 def make_directories(state: StateDir) -> None:
     """The empty rooms; `hub` is left to the hub itself, which marks its own format."""
-    for path in (state.root, state.secrets, state.web, state.run):
+    rooms = (state.secrets, state.web, state.run, state.author, state.gateway, state.worker)
+    for path in (state.root, *rooms):
         make_private_dir(path)
     sync_directory(state.root)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from config import up_processes
 from config.settings_file import PREFIX, Settings
 from config.up_children import GRACE_S, Child, die_with_parent, remember, stop_orphans
 from config.up_hub import (
@@ -25,6 +24,19 @@ from config.up_hub import (
     hub_command,
     running_hub,
     settle_trust,
+)
+from config.up_processes import (
+    AUTHOR,
+    GATEWAY,
+    HUB,
+    LOOPBACK,
+    ORDER,
+    STOP_STAGES,
+    WEB,
+    WORKER,
+    base_url,
+    is_free,
+    probe,
 )
 from config.up_secrets import RealmKeys, complete_first_run, realm_keys
 from config.up_state import StateDir, read_json, write_json
@@ -37,7 +49,6 @@ PORTS_TRIED_MAX: Final = 200
 READY_TIMEOUT_S: Final = 90.0
 TICK_S: Final = 0.25
 HOUSEKEEPING_S: Final = 10.0
-LOOPBACK: Final = "127.0.0.1"
 
 Say = Callable[[str], None]
 
@@ -71,12 +82,13 @@ class Bundle:
         self._say = say
         self._stop = stop
         self._accepted_pk = accepted_pk
-        self._hub = Child("hub", state.log("hub"))
-        self._web = Child("web", state.log("web"))
-        self._children = (self._hub, self._web)
+        self._children = {
+            name: Child(name, state.log(name)) for name in up_processes.chosen(self._settings)
+        }
+        self._hub = self._children[HUB]
         self._realm: RealmKeys | None = None
         self._hub_port = 0
-        self._web_socket: socket.socket | None = None
+        self._sockets: dict[str, socket.socket] = {}
         self._running_hub: RunningHub | None = None
         self._hub_json_at = 0
         self._tidied_at = time.monotonic()
@@ -89,22 +101,38 @@ class Bundle:
         complete_first_run(self._state)
         self._realm = realm_keys(self._state)
         self._forget_hub_json()
-        self._hub_port = self._free_port("hub", self._settings.hub_port)
+        self._state.status.unlink(missing_ok=True)  # of a run that was killed
+        self._hub_port = self._free_port(HUB, self._settings.hub_port)
         self._spawn(self._hub)
+        self._spawn(self._children[AUTHOR])  # it waits for the status, and loads meanwhile
         self._prepare_web()
-        self._await_ready(self._hub)
+        self._await_ready([self._hub])
         hub = running_hub(self._state)
         if hub is None:
             raise NotReadyError("the hub is ready but wrote no hub.json", self._hub.log_tail())
         self._running_hub = hub
         settle_trust(self._state, hub, self._accepted_pk)
         ensure_read_tokens(self._state, hub)
-        self._web_socket = self._listen(self._settings.port)
-        self._write_status()  # before the web process, which reads it
-        self._spawn(self._web)
-        self._await_ready(self._web)
+        self._listen_all()
+        self._write_status()  # before those who read it
+        self._await_ready([self._children[AUTHOR]])  # it makes what the others use
         self._write_status()
+        self._start_together([GATEWAY, WORKER, WEB])
         return self.status()
+
+    def _start_together(self, names: Sequence[str]) -> None:
+        children = [self._children[name] for name in names if name in self._children]
+        for child in children:
+            self._spawn(child)
+        self._await_ready(children)
+        self._write_status()
+
+    def _listen_all(self) -> None:
+        """Sockets are ours before anyone serves on them, so every address is known at once."""
+        wanted = {GATEWAY: self._settings.gateway_port, WEB: self._settings.port}
+        for name, port in wanted.items():
+            if name in self._children:
+                self._sockets[name] = self._listen(name, port)
 
     def first_login(self) -> dict[str, Any] | None:
         """Name and password of a new administrator, until `forget_first_login`."""
@@ -116,7 +144,7 @@ class Bundle:
     def watch(self) -> None:
         """Restart what crashes until someone asks to stop."""
         while not self._stop.wait(TICK_S):
-            changes = [self._tend(child) for child in self._children]
+            changes = [self._tend(child) for child in self._children.values()]
             if any(changes):
                 self._write_status()
             self._look_for_new_key()
@@ -125,53 +153,67 @@ class Bundle:
                 self._keep_house()
 
     def stop(self) -> None:
-        """The web first, so that nobody is served by half a bundle."""
-        deadline = time.monotonic() + GRACE_S
-        for child in reversed(self._children):
-            child.ask_to_stop()
-            child.wait_stopped(deadline)
-        if self._web_socket is not None:
-            self._web_socket.close()
-        for path in (self._state.status, self._state.children):
+        """Stage by stage; within one, all are asked before any is waited for."""
+        for stage in STOP_STAGES:
+            children = [self._children[name] for name in stage if name in self._children]
+            deadline = time.monotonic() + GRACE_S
+            for child in children:
+                child.ask_to_stop()
+            for child in children:
+                child.wait_stopped(deadline)
+        for listening in self._sockets.values():
+            listening.close()
+        leftovers = [self._state.ready(name) for name in ORDER]
+        for path in (self._state.status, self._state.children, *leftovers):
             path.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
         """Exactly what `veen status --json` prints."""
         hub = self._running_hub
+        web, gateway = self._sockets.get(WEB), self._sockets.get(GATEWAY)
         return {
-            "web_url": f"{self._web_base()}/" if self._web_socket else None,
+            "web_url": f"{base_url(web)}/" if web else None,
             "hub_url": hub.url if hub else None,
-            "gateway_url": None,
+            "gateway_url": base_url(gateway) if gateway else None,
             "hub_pk": hub.hub_pk.hex() if hub else None,
             "hub_id": hub.hub_id.hex() if hub else None,
             "zone": self._settings.zone,
             "data_dir": str(self._state.root),
             "processes": [
                 {"name": child.name, "pid": child.pid, "state": child.state}
-                for child in self._children
+                for child in self._children.values()
             ],
         }
 
-    def _web_base(self) -> str:
-        assert self._web_socket is not None
-        return f"http://{LOOPBACK}:{self._web_socket.getsockname()[1]}"
-
     def _write_status(self) -> None:
-        remember(self._state, self._children)
+        self._remember()
         write_json(self._state.status, self.status())
 
+    def _remember(self) -> None:
+        remember(self._state, list(self._children.values()))
+
     def _spawn(self, child: Child) -> None:
-        assert self._realm is not None
-        if child is self._hub:
-            command = hub_command(self._settings, self._state, self._realm, self._hub_port)
-            child.spawn(command, cwd=PROJECT, env=self._environment())
-        else:
-            # The socket is ours and outlives a crash: callers wait instead of being refused, and
-            # no stranger can answer in its place.
-            assert self._web_socket is not None
-            fd = self._web_socket.fileno()
-            child.spawn(web_command(fd), cwd=PROJECT, env=self._environment(), pass_fds=(fd,))
-        remember(self._state, self._children)
+        listening = self._sockets.get(child.name)
+        # The socket is ours and outlives a crash: callers wait instead of being refused, and no
+        # stranger can answer in its place.
+        fds = () if listening is None else (listening.fileno(),)
+        self._state.ready(child.name).unlink(missing_ok=True)
+        child.spawn(
+            self._command(child.name, fds), cwd=PROJECT, env=self._environment(), pass_fds=fds
+        )
+        self._remember()
+
+    def _command(self, name: str, fds: tuple[int, ...]) -> list[str]:
+        if name == HUB:
+            assert self._realm is not None
+            return hub_command(self._settings, self._state, self._realm, self._hub_port)
+        if name == AUTHOR:
+            return up_processes.author_command()
+        if name == WORKER:
+            return up_processes.worker_command()
+        if name == GATEWAY:
+            return up_processes.gateway_command(self._state, *fds)
+        return web_command(*fds)
 
     def _environment(self) -> dict[str, str]:
         """Ours without VEEN_*, and the settings as decided here, so that all agree on them."""
@@ -194,37 +236,46 @@ class Bundle:
         if done.returncode != 0:
             raise NotReadyError("the database could not be prepared", done.stderr.splitlines())
 
-    def _await_ready(self, child: Child) -> None:
-        """Wait until the child answers; give its last words when it does not."""
+    def _await_ready(self, children: Sequence[Child]) -> None:
+        """Wait until all of them work; give the last words of one that does not."""
         started = time.monotonic()
-        reason = ""
-        while True:
-            if child.has_crashed():
-                if child is self._hub and not is_free(self._hub_port):
-                    self._hub_port = self._free_port("hub", self._hub_port)
-                    self._spawn(child)  # someone was faster on that port
-                    continue
-                code = child.exit_code()
-                raise NotReadyError(f"{child.name} ended at start, code {code}", child.log_tail())
-            is_ready, reason = self._probe(child)
+        waiting = list(children)
+        while waiting:
             waited_s = time.monotonic() - started
-            if is_ready:
-                child.state = "running"
-                self._say(f"{child.name} is ready after {waited_s:.1f} s")
-                return
-            if waited_s > READY_TIMEOUT_S:
-                raise NotReadyError(
-                    f"{child.name} is not ready after {waited_s:.0f} s: {reason}", child.log_tail()
-                )
-            self._say(f"waiting for {child.name} {waited_s:.0f} s ...")
-            if self._stop.wait(TICK_S):
-                raise StoppedError
+            for child in list(waiting):
+                is_ready, reason = self._look_at_start(child)
+                if is_ready:
+                    child.state = "running"
+                    self._say(f"{child.name} is ready after {waited_s:.1f} s")
+                    waiting.remove(child)
+                elif waited_s > READY_TIMEOUT_S:
+                    raise NotReadyError(
+                        f"{child.name} is not ready after {waited_s:.0f} s: {reason}",
+                        child.log_tail(),
+                    )
+            if waiting:
+                self._say(f"waiting for {waiting[0].name} {waited_s:.0f} s ...")
+                if self._stop.wait(TICK_S):
+                    raise StoppedError
+
+    def _look_at_start(self, child: Child) -> tuple[bool, str]:
+        if child.has_crashed():
+            if child is self._hub and not is_free(self._hub_port):
+                self._hub_port = self._free_port(HUB, self._hub_port)
+                self._spawn(child)  # someone was faster on that port
+                return False, "its port was taken"
+            code = child.exit_code()
+            raise NotReadyError(f"{child.name} ended at start, code {code}", child.log_tail())
+        return self._probe(child)
 
     def _probe(self, child: Child) -> tuple[bool, str]:
         if child is self._hub:
             hub = running_hub(self._state)
             return probe(f"{hub.url}/readyz") if hub else (False, "no hub.json yet")
-        return probe(f"{self._web_base()}/healthz")
+        listening = self._sockets.get(child.name)
+        if listening is None:
+            return up_processes.probe_ready_file(self._state, child)
+        return probe(f"{base_url(listening)}/healthz")
 
     def _tend(self, child: Child) -> bool:
         """One look at one child; True when its state changed."""
@@ -233,7 +284,7 @@ class Bundle:
                 return False
             if child is self._hub:
                 self._forget_hub_json()
-                self._hub_port = self._free_port("hub", self._hub_port)
+                self._hub_port = self._free_port(HUB, self._hub_port)
             self._spawn(child)
             return True
         if child.has_crashed():
@@ -254,7 +305,7 @@ class Bundle:
             self._state.hub_json.unlink()
 
     def _keep_house(self) -> None:
-        for child in self._children:
+        for child in self._children.values():
             child.cut_log()
         if self._hub.state == "running":
             self._note_hub()
@@ -289,36 +340,9 @@ class Bundle:
                 return port
         raise VeenError(ErrorCode.CONFIG, f"no free port for {name} from {wanted} on")
 
-    def _listen(self, wanted: int) -> socket.socket:
+    def _listen(self, name: str, wanted: int) -> socket.socket:
         """A listening socket on the first free port from the wanted one on."""
         while True:
-            port = self._free_port("web", wanted)
+            port = self._free_port(name, wanted)
             with contextlib.suppress(OSError):  # someone was faster on that port
                 return socket.create_server((LOOPBACK, port), backlog=128)
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe_socket:
-        # As servers do; without it a port just left by a server counts as taken for a minute.
-        probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe_socket.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
-
-
-def probe(url: str, timeout_s: float = 2.0) -> tuple[bool, str]:
-    """Ask a child for its health; the text says what is missing."""
-    parts = urlsplit(url)
-    link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
-    try:
-        link.request("GET", parts.path)
-        answer = link.getresponse()
-        text = answer.read(2000).decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
-        return False, str(error)
-    finally:
-        link.close()
-    return answer.status == http.client.OK, f"{answer.status} {text}"

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from config.up_secrets import ADMIN_TOKEN
 from config.up_state import PRIVATE_FILE, StateDir, read_json, sync_directory, write_json
 
 ADMINISTRATOR: Final = "admin"
@@ -49,6 +50,7 @@ def prepare() -> None:
         else:
             call_command("migrate", verbosity=0, interactive=False)
         _ensure_administrator(state)
+        _ensure_admin_token(state)
 
 
 @contextlib.contextmanager
@@ -120,6 +122,15 @@ def _ensure_administrator(state: StateDir) -> None:
         login = {"name": ADMINISTRATOR, "password": _new_password()}
         write_json(state.first_login, login)
     users.create_superuser(username=login["name"], password=login["password"])
+
+
+def _ensure_admin_token(state: StateDir) -> None:
+    """The token that the commands on this machine administer with."""
+    from recorder.services import ensure_admin_token  # noqa: PLC0415
+
+    path = state.secret(ADMIN_TOKEN)
+    if path.exists():
+        ensure_admin_token(path.read_text().strip())
 
 
 def _new_password() -> str:

@@ -85,7 +85,7 @@ def _stretch(passphrase: bytes, salt: bytes, passes: int, memory_kib: int) -> by
 
 def write(path: Path, secrets: Mapping[str, bytes], passphrase: bytes) -> None:
     """Replace a keystore whole or not at all, mode 0600."""
-    _write_private(path, seal(secrets, passphrase))
+    write_private(path, seal(secrets, passphrase))
 
 
 def read(path: Path, passphrase: bytes) -> dict[str, bytes]:
@@ -101,7 +101,7 @@ def is_keystore(data: bytes) -> bool:
 def write_key_file(path: Path, secret: bytes) -> None:
     """A 32-byte secret as hex and newline, mode 0600."""
     assert len(secret) == KEY_FILE_BYTES
-    _write_private(path, secret.hex().encode() + b"\n")
+    write_private(path, secret.hex().encode() + b"\n")
 
 
 def read_key_file(path: Path) -> bytes:
@@ -144,7 +144,8 @@ def read_private(path: Path) -> bytes:
     return data
 
 
-def _write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a small file whole or not at all, mode 0600."""
     disk = Disk()
     disk.mkdir(path.parent)
     # A scratch file left by a crash may have another mode; a new one gets ours from the start.

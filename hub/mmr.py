@@ -23,6 +23,7 @@ from hub.wire.proof import (
     node_context,
     peak_height,
     peak_heights,
+    peak_rank,
     tiles,
 )
 
@@ -83,6 +84,17 @@ def prove(seq: int, size: int, node: NodeSource) -> MmrProof:
         path=_path(0, index, height, node),
         peaks_after=_hashes(others),
     )
+
+
+def peaks_before(proof: MmrProof, seq: int, size: int) -> list[bytes]:
+    """The peaks of the log before sequence `seq`, from highest to lowest, out of its proof.
+
+    What stands left of the leaf, other peaks and siblings alike, tiles all leaves before it; so a
+    proof that was verified lets a reader go on from there with a tree of its own.
+    """
+    height = peak_height(seq - 1, size)
+    left = proof.peaks_after[peak_rank(height, size) :]
+    return [*reversed(left), *(step.sib for step in reversed(proof.path) if step.dir)]
 
 
 def prove_consistency(from_size: int, to_size: int, node: NodeSource) -> ConsistencyProof:

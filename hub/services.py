@@ -68,20 +68,33 @@ def rebuild_sql() -> IndexState:
 
 
 def record_finding(observation: Observation, now: datetime) -> Finding:
+    """Note evidence against the hub."""
+    return note_finding(
+        str(observation.code),
+        observation.object,
+        observation.detail,
+        severity=Finding.Severity.CRITICAL,
+        now=now,
+    )
+
+
+def note_finding(
+    code: str, what: str, detail: str, *, severity: Finding.Severity, now: datetime
+) -> Finding:
     """Note a finding once; seeing it again moves last_seen, acknowledged or not."""
     finding, is_new = Finding.objects.get_or_create(
-        code=str(observation.code),
-        object=observation.object[:200],
+        code=code,
+        object=what[:200],
         defaults={
-            "severity": Finding.Severity.CRITICAL,
-            "detail": observation.detail,
+            "severity": severity,
+            "detail": detail,
             "first_seen": now,
             "last_seen": now,
         },
     )
     if not is_new:
         finding.last_seen = now
-        finding.detail = observation.detail
+        finding.detail = detail
         finding.save(update_fields=["last_seen", "detail"])
     else:
         logger.error("finding.new", extra={"code": finding.code, "object": finding.object})
@@ -122,7 +135,7 @@ def keep_index_fresh(every_s: float) -> threading.Thread:
 
 
 def _look() -> tuple[Pin, Look]:
-    pin, url, token = _connection()
+    pin, url, token = hub_connection()
     known = {
         Label(bytes.fromhex(row.label)): Position(
             seq=StreamSeq(row.upto_seq),
@@ -140,7 +153,8 @@ def _look() -> tuple[Pin, Look]:
         return pin, source.look(known=known, known_manifests=known_manifests)
 
 
-def _connection() -> tuple[Pin, str, str]:
+def hub_connection() -> tuple[Pin, str, str]:
+    """The pinned key, the address and the read token of the running hub."""
     try:
         status = json.loads(settings.VEEN_STATUS_FILE.read_bytes())
         token = settings.VEEN_READ_TOKEN_FILE.read_text().strip()

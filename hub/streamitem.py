@@ -26,15 +26,7 @@ class StreamItem:
     @classmethod
     def decode(cls, data: bytes) -> StreamItem:
         """Parse [RECEIPT, MSG] or [RECEIPT, MSG, mmr_proof]."""
-        reader = cbor.Reader(data)
-        parts = reader.array_length(minimum=2, maximum=3)
-        ends = [reader.pos]
-        for _ in range(parts):
-            ends.append(cbor.skip(data, ends[-1]))
-        if ends[-1] != len(data):
-            raise WireError("trailing bytes after a stream item")
-        receipt_bytes, msg_bytes = data[ends[0] : ends[1]], data[ends[1] : ends[2]]
-        proof_bytes = data[ends[2] :] if parts == 3 else None
+        receipt_bytes, msg_bytes, proof_bytes = cut(data)
         return cls(
             receipt=Receipt.decode(receipt_bytes),
             msg=Msg.decode(msg_bytes),
@@ -43,3 +35,16 @@ class StreamItem:
             proof=None if proof_bytes is None else MmrProof.decode(proof_bytes),
             proof_bytes=proof_bytes,
         )
+
+
+def cut(data: bytes) -> tuple[bytes, bytes, bytes | None]:
+    """The bytes of RECEIPT, MSG and, where there is one, mmr_proof; none of them parsed."""
+    reader = cbor.Reader(data)
+    parts = reader.array_length(minimum=2, maximum=3)
+    ends = [reader.pos]
+    for _ in range(parts):
+        ends.append(cbor.skip(data, ends[-1]))
+    if ends[-1] != len(data):
+        raise WireError("trailing bytes after a stream item")
+    proof = data[ends[2] :] if parts == 3 else None
+    return data[ends[0] : ends[1]], data[ends[1] : ends[2]], proof

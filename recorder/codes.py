@@ -71,28 +71,25 @@ class Detail:
     reason: str
 
 
-class RecordError(VeenError):
-    """A refusal of the recorder, as its API words it."""
+class ApiError(VeenError):
+    """A refusal as an HTTP API words it; each product has its own family and table of codes."""
 
     def __init__(
         self,
-        error_code: RecordCode,
+        error_code: StrEnum,
+        info: CodeInfo,
         message: str,
         *,
         details: Iterable[Detail] = (),
         retry_after_s: int | None = None,
     ) -> None:
         self.error_code = error_code
+        self.status = info.status
         self.message = message
         self.details = tuple(details)
         places = "; ".join([f"{one.pointer or '/'}: {one.reason}" for one in self.details])
         worded = f"{error_code}: {message}" + (f" ({places})" if places else "")
-        super().__init__(CODES[error_code].tool_code, worded, retry_after_s=retry_after_s)
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return CODES[self.error_code].status
+        super().__init__(info.tool_code, worded, retry_after_s=retry_after_s)
 
     def to_json(self) -> dict[str, object]:
         """The body of the answer; the edge adds request_id."""
@@ -102,3 +99,21 @@ class RecordError(VeenError):
                 {"pointer": one.pointer, "reason": one.reason} for one in self.details
             ]
         return found
+
+
+class RecordError(ApiError):
+    """A refusal of the recorder, as its API words it."""
+
+    error_code: RecordCode
+
+    def __init__(
+        self,
+        error_code: RecordCode,
+        message: str,
+        *,
+        details: Iterable[Detail] = (),
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(
+            error_code, CODES[error_code], message, details=details, retry_after_s=retry_after_s
+        )

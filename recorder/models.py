@@ -118,6 +118,7 @@ class Producer(models.Model):
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)  # rotated or revoked
     ended_because = models.CharField(max_length=200, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)  # the hub refuses it from then on
 
     class Meta:
         ordering: ClassVar = ["name", "-created_at"]

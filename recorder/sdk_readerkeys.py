@@ -9,8 +9,8 @@ from pathlib import Path
 from hub import keystore
 from hub.errors import ErrorCode, VeenError
 from hub.wire.readerkey import ReaderKeyRecord
+from recorder.gateway_client import GatewayClient
 from recorder.sdk_standing import Standing
-from recorder.web_client import WebClient
 
 STREAMS = "/api/record/streams"
 
@@ -21,7 +21,7 @@ def refresh(standing: Standing, token_file: Path) -> list[str]:
     if url is None:
         raise VeenError(ErrorCode.CONFIG, "the connection file names no web_url")
     token = keystore.read_private(token_file).decode("ascii", "replace").strip()
-    with WebClient(url, token, timeout_s=10.0) as client:
+    with GatewayClient(url, token, timeout_s=10.0) as client:
         answer = client.get(STREAMS)
     if answer.status != 200:
         detail = f"{STREAMS} answers {answer.status}"

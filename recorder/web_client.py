@@ -1,81 +1,152 @@
-"""JSON over HTTP to the gateway and the web process [interfaces, Recorder]."""
+"""HTTP to the web process: JSON in and out, refusals as they were meant [interfaces].
+
+For the SDK and the commands; it imports no framework.
+"""
 
 from __future__ import annotations
 
+import http.client
 import json
-from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
 
 from hub.errors import ErrorCode, VeenError
+from recorder.codes import Detail, RecordCode, RecordError
 
-JSON: Final = "application/json"
-_ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
-_RETRY_AFTER_MAX_S: Final = 3600
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebAnswer:
-    """Any answer, refusals included; the caller judges the status."""
-
-    status: int
-    body: Any
-    retry_after_s: int | None
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+Query = Mapping[str, str | Sequence[str]]
 
 
 class WebClient:
-    """One kept connection that is made again when it broke; one thread uses it at a time."""
+    """One base URL and one token; each call is a connection of its own."""
 
-    def __init__(self, url: str, token: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str,
+        timeout_s: float = 60.0,
+        ssl_context: SSLContext | None = None,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise VeenError(ErrorCode.CONFIG, f"{url!r} is not an http or https URL")
         if not token.isascii() or not token.isprintable():
-            raise VeenError(ErrorCode.CONFIG, "a token is printable ASCII")
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._link = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._url = url
-        self._prefix = parts.path.rstrip("/")
+            raise VeenError(ErrorCode.CONFIG, "the token holds what no token has")
+        self.url = url.rstrip("/")
+        self._parts = parts
         self._token = token
+        self._timeout_s = timeout_s
+        self._ssl_context = ssl_context
 
-    def __enter__(self) -> Self:
-        return self
+    def get(self, path: str, query: Query | None = None) -> Any:  # noqa: ANN401 - a JSON value
+        """The answer to a read, or the refusal."""
+        with self._asked("GET", path, query) as answer:
+            return self._json(answer)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def post(self, path: str, body: object, *, query: Query | None = None) -> Any:  # noqa: ANN401
+        """The answer to a write, or the refusal."""
+        data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        with self._asked("POST", path, query, data) as answer:
+            return self._json(answer)
 
-    def close(self) -> None:
-        """Hang up."""
-        self._link.close()
+    @contextmanager
+    def lines(self, path: str, query: Query | None = None) -> Iterator[Iterator[bytes]]:
+        """The lines of an NDJSON answer while they arrive."""
+        with self._asked("GET", path, query) as answer:
+            yield self._lines(answer)
 
-    def get(self, path: str) -> WebAnswer:
-        """A read."""
-        return self._ask("GET", path, None)
-
-    def post(self, path: str, body: bytes) -> WebAnswer:
-        """A write of a JSON text; the caller decides whether sending it twice is safe."""
-        return self._ask("POST", path, body)
-
-    def _ask(self, method: str, path: str, body: bytes | None) -> WebAnswer:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": JSON}
+    @contextmanager
+    def _asked(
+        self, method: str, path: str, query: Query | None, body: bytes | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        link = self._connection()
+        target = self._parts.path.rstrip("/") + path
+        if query:
+            target += "?" + urlencode(query, doseq=True)
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = JSON
+            headers["Content-Type"] = "application/json"
         try:
-            self._link.request(method, self._prefix + path, body, headers)
-            answer = self._link.getresponse()
-            data = answer.read(_ANSWER_BYTES_MAX + 1)
-            if len(data) > _ANSWER_BYTES_MAX:
-                self._link.close()
-        except (OSError, HTTPException) as broken:
-            self._link.close()
-            reason = str(broken) or type(broken).__name__
-            raise VeenError(ErrorCode.UNREACHABLE, f"{self._url}: {reason}") from broken
+            link.request(method, target, body, headers)
+            answer = link.getresponse()
+            if answer.status >= 300:
+                raise self._refusal(answer)
+            yield answer
+        except (OSError, http.client.HTTPException) as broken:
+            raise self._unreachable(broken) from broken
+        finally:
+            link.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname, self._parts.port
+        assert host is not None
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=self._ssl_context
+            )
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+
+    def _lines(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+        while line := answer.readline(LINE_BYTES_MAX + 1):
+            if len(line) > LINE_BYTES_MAX:
+                raise VeenError(ErrorCode.PROTOCOL, "a line is longer than any event")
+            if not line.endswith(b"\n"):
+                raise VeenError(ErrorCode.UNREACHABLE, "the answer was cut inside a line")
+            yield line
+
+    def _json(self, answer: http.client.HTTPResponse) -> Any:  # noqa: ANN401
+        data = answer.read(ANSWER_BYTES_MAX + 1)
+        if len(data) > ANSWER_BYTES_MAX:
+            raise VeenError(ErrorCode.PROTOCOL, "the answer is larger than any answer")
         try:
-            found = json.loads(data)
+            return json.loads(data)
         except ValueError as flaw:
-            detail = f"{self._url}: status {answer.status} without a JSON body"
-            raise VeenError(ErrorCode.PROTOCOL, detail) from flaw
-        retry = answer.getheader("Retry-After", "")
-        seconds = min(int(retry), _RETRY_AFTER_MAX_S) if retry.isdecimal() else None
-        return WebAnswer(status=answer.status, body=found, retry_after_s=seconds)
+            raise VeenError(ErrorCode.PROTOCOL, f"{self.url} does not answer in JSON") from flaw
+
+    def _refusal(self, answer: http.client.HTTPResponse) -> VeenError:
+        try:
+            found = self._json(answer)
+        except VeenError:
+            found = None
+        return refusal_of(answer.status, found, answer.getheader("Retry-After"))
+
+    def _unreachable(self, broken: Exception) -> VeenError:
+        reason = str(broken) or type(broken).__name__
+        return VeenError(ErrorCode.UNREACHABLE, f"{self.url}: {reason}")
+
+
+def refusal_of(status: int, found: object, retry_after: str | None = None) -> VeenError:
+    """The error that an error body stands for."""
+    retry_after_s = None
+    if retry_after and retry_after.isascii() and retry_after.isdigit():
+        retry_after_s = min(int(retry_after), 3600)
+    if isinstance(found, dict):
+        code, message = found.get("error_code"), found.get("message")
+        if isinstance(code, str) and isinstance(message, str):
+            if code in set(RecordCode):
+                return RecordError(
+                    RecordCode(code),
+                    message,
+                    details=_details(found.get("details")),
+                    retry_after_s=retry_after_s,
+                )
+            kind = ErrorCode.INTERNAL if status >= 500 else ErrorCode.FORMAT
+            return VeenError(kind, f"{code}: {message}", retry_after_s=retry_after_s)
+    return VeenError(ErrorCode.PROTOCOL, f"HTTP status {status} without a code of this API")
+
+
+def _details(found: object) -> list[Detail]:
+    if not isinstance(found, list):
+        return []
+    return [
+        Detail(pointer=str(one.get("pointer", "")), reason=str(one.get("reason", "")))
+        for one in found
+        if isinstance(one, dict)
+    ]

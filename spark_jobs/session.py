@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ _SCRUBBED: Final = (
     "PYSPARK_GATEWAY_SECRET", "HADOOP_HOME", "PYTHONSTARTUP", "PYTHONPATH",
 )  # fmt: skip
 _SOCKET_FOLDER_BYTES_MAX: Final = 50  # the kernel takes 108, and Spark's own names are long
+_JVM_END_S: Final = 8
 _CLUSTER_ONLY: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
@@ -63,6 +65,8 @@ class SessionPlan:
         """Python workers on sockets in a private folder, where a socket's name fits there."""
         folder = str(self.scratch)
         name = "spark.python.unix.domain.socket"
+        if not self.is_local:
+            return {f"{name}.enabled": "true"}  # in each executor's own temporary folder
         if len(folder.encode()) > _SOCKET_FOLDER_BYTES_MAX:
             return {f"{name}.enabled": "false"}  # loopback with a secret, as Spark does it
         return {f"{name}.enabled": "true", f"{name}.dir": folder}
@@ -72,6 +76,7 @@ class SessionPlan:
         here = {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
+            "spark.local.dir": str(self.scratch),
         }
         return {
             **(here if self.is_local else {}),
@@ -82,7 +87,6 @@ class SessionPlan:
             "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -Dfile.encoding=UTF-8",
             "spark.executorEnv.PYTHONPATH": str(PROJECT),
             "spark.executorEnv.PYTHONSAFEPATH": "1",
-            "spark.local.dir": str(self.scratch),
             "spark.log.level": "ERROR",
             **self._sockets(),
             "spark.scheduler.mode": "FAIR",
@@ -198,7 +202,11 @@ def stop_session(spark: SparkSession) -> None:
         process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()  # its JVM ends with this pipe
-            process.wait(30)
+            try:
+                process.wait(_JVM_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def forget_session() -> None:

@@ -12,10 +12,11 @@ import click
 
 from hub.cli.output import emit, examples, json_option, note
 from hub.cli.place import Place, parse_key, pin_options
-from hub.errors import ERRORS, ErrorCode, VeenError
+from hub.errors import ERRORS, ErrorCode, ProofError, WireError
 
 if TYPE_CHECKING:
     from hub.verify import Evidence, Pins, Report
+    from hub.wire.trust import TrustFile
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SUFFIXES: Final = {".msg", ".receipt", ".proof", ".root", ".checkpoint", ".manifest", ".rotation"}
@@ -79,12 +80,15 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for path in listed:
         data = read_bytes(path.read_bytes())
-        kind, value = identify(data)
-        if kind == "CBOR Sequence" and isinstance(value, list):
-            kind = identify(value[0])[0]
+        try:
+            kind, value = identify(data)
+            if kind == "CBOR Sequence" and isinstance(value, list):
+                kind = identify(value[0])[0]
+        except WireError as flaw:
+            raise ProofError(f"{path} holds no evidence: {flaw.detail}") from flaw
         slot = _SLOTS.get(kind)
         if slot is None:
-            raise VeenError(ErrorCode.FORMAT, f"{path} is a {kind}, which nothing verifies alone")
+            raise ProofError(f"{path} is a {kind}, which nothing verifies alone")
         many = found.setdefault(slot, [])
         if data not in many:  # proofs of one stream come with the same manifest
             many.append(data)
@@ -95,20 +99,27 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
 
 
 def _pins(place: Place, records: bytes, trust_file: Path | None, trust_pk: str | None) -> Pins:
-    from hub.verify import Pins, verify_trust_file  # noqa: PLC0415
+    from hub.verify import Pins  # noqa: PLC0415
     from hub.verify_stream import cut_items  # noqa: PLC0415
-    from hub.wire.trust import TrustFile  # noqa: PLC0415
 
     if trust_file is None:
         ours = place.trust() if place.hub_pk is None else None
         if ours is not None:
             return Pins.of_trust_file(ours)
         return Pins.of_key(place.pinned(), cut_items(records))
+    return Pins.of_trust_file(read_trust_file(trust_file, trust_pk))
+
+
+def read_trust_file(path: Path, trust_pk: str | None) -> TrustFile:
+    """A trust file that the realm's trust key signed; raises for any other."""
+    from hub.verify import verify_trust_file  # noqa: PLC0415
+    from hub.wire.trust import TrustFile  # noqa: PLC0415
+
     if trust_pk is None:
         raise click.UsageError("--trust needs --trust-pk, the key it is signed with")
-    data, signature = trust_file.read_bytes(), _signature(trust_file)
-    verify_trust_file(data, signature, parse_key(trust_pk, "--trust-pk")).require()
-    return Pins.of_trust_file(TrustFile.decode(data))
+    data = path.read_bytes()
+    verify_trust_file(data, _signature(path), parse_key(trust_pk, "--trust-pk")).require()
+    return TrustFile.decode(data)
 
 
 def _signature(path: Path) -> bytes:
@@ -171,15 +182,19 @@ def _messages(files: dict[str, list[bytes]]) -> list[Evidence]:
 
 
 def _print(report: Report, *, as_json: bool) -> None:
-    document = report.to_json()
+    lines = report_lines(report)
+    lines += [f"{'VALID' if report.is_valid() else 'NOT VALID'}: {report.subject}"]
+    emit(report.to_json(), as_json=as_json, lines=lines)
+
+
+def report_lines(report: Report) -> list[str]:
+    """Every check on a line of its own, then the verdicts."""
     lines = [
         f"{'ok  ' if check.ok else 'FAIL'}  {check.verdict:<12}  {check.name}"
         + (f": {check.detail}" if check.detail else "")
         for check in report.checks
     ]
-    lines += ["", *(f"{name:<12}  {word}" for name, word in report.verdicts().items())]
-    lines += [f"{'VALID' if report.is_valid() else 'NOT VALID'}: {report.subject}"]
-    emit(document, as_json=as_json, lines=lines)
+    return [*lines, "", *(f"{name:<12}  {word}" for name, word in report.verdicts().items())]
 
 
 @click.command(

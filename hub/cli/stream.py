@@ -167,6 +167,12 @@ def _open(item: StreamItem, secrets: list[bytes]) -> dict[str, object]:
 @json_option
 def create(*, name: str, klass: str, admin_key: str | None, as_json: bool, place: Place) -> None:
     """Create a stream: its label and a reader key whose secret half stays here."""
+    found = create_here(place, name=name, klass=klass, admin_key=admin_key)
+    emit(found, as_json=as_json)
+
+
+def create_here(place: Place, *, name: str, klass: str, admin_key: str | None) -> dict[str, object]:
+    """A stream of this state directory alone, of which nobody is told."""
     from hub.cli.registry import Registry, StreamEntry  # noqa: PLC0415
     from hub.errors import ErrorCode, VeenError  # noqa: PLC0415
     from hub.label import check_stream_name, stream_id  # noqa: PLC0415
@@ -186,7 +192,7 @@ def create(*, name: str, klass: str, admin_key: str | None, as_json: bool, place
     _add_key(registry, entry, admin)
     registry.streams[name] = entry
     registry.save()
-    emit(_summary(entry), as_json=as_json)
+    return _summary(entry)
 
 
 def _add_key(registry: Registry, entry: StreamEntry, admin: SigningKey) -> None:
@@ -229,16 +235,21 @@ def _summary(entry: StreamEntry) -> dict[str, object]:
 @json_option
 def list_streams(*, as_json: bool, place: Place) -> None:
     """List the streams of this state directory."""
-    from hub.cli.registry import Registry  # noqa: PLC0415
-
-    registry = Registry(place.client)
-    rows = [_summary(registry.streams[name]) for name in sorted(registry.streams)]
+    rows = streams_here(place)
     lines = [
         f"{row['name']}  label {str(row['label'])[:16]}..  class {row['class']}  "
         f"reader key {row['key_id']}"
         for row in rows
     ]
     emit({"streams": rows}, as_json=as_json, lines=lines or ["no streams yet"])
+
+
+def streams_here(place: Place) -> list[dict[str, object]]:
+    """The streams that this state directory made by itself."""
+    from hub.cli.registry import Registry  # noqa: PLC0415
+
+    registry = Registry(place.client)
+    return [_summary(registry.streams[name]) for name in sorted(registry.streams)]
 
 
 @stream.command(
@@ -254,6 +265,14 @@ def list_streams(*, as_json: bool, place: Place) -> None:
 @json_option
 def keys(*, name: str, rotate: bool, admin_key: str | None, as_json: bool, place: Place) -> None:
     """Show the reader keys of a stream, or add a new one."""
+    rows = keys_here(place, name, rotate=rotate, admin_key=admin_key)
+    show_keys(name, rows, as_json=as_json)
+
+
+def keys_here(
+    place: Place, name: str, *, rotate: bool, admin_key: str | None
+) -> list[dict[str, object]]:
+    """The keys of a stream that this state directory made by itself."""
     from hub.cli.registry import Registry  # noqa: PLC0415
     from hub.wire.readerkey import newest_first  # noqa: PLC0415
 
@@ -262,7 +281,7 @@ def keys(*, name: str, rotate: bool, admin_key: str | None, as_json: bool, place
     if rotate:
         _add_key(registry, entry, place.realm_key(admin_key, RECORDER_ADMIN))
         registry.save()
-    rows = [
+    return [
         {
             "key_id": one.key_id,
             "reader_pk": one.reader_pk.hex(),
@@ -272,6 +291,10 @@ def keys(*, name: str, rotate: bool, admin_key: str | None, as_json: bool, place
         }
         for one in newest_first(entry.records)
     ]
+
+
+def show_keys(name: str, rows: list[dict[str, object]], *, as_json: bool) -> None:
+    """The keys of a stream, newest first."""
     lines = [
         f"key {row['key_id']}  {row['reader_pk']}  "
         f"{'secret held here' if row['secret_held'] else 'public half only'}"

@@ -51,12 +51,16 @@ HUB_ROTATE: Final = Tag("veen/hub-rotate")
 HUB_FORK: Final = Tag("veen/hub-fork")
 READER_KEY: Final = Tag("veen/reader-key")
 TRUST: Final = Tag("veen/trust")
+ANCHOR_FILE: Final = Tag("veen/anchor-file")
+BACKUP: Final = Tag("veen/backup")
 POW: Final = Tag("veen/pow")
 OPERATION_ID: Final = Tag("veen/operation-id")
 ADMIN: Final = Tag("veen/admin")
 REVOCATION: Final = Tag("veen/revocation")
 LABEL_CLASS: Final = Tag("veen/label-class")
 META_SCHEMA: Final = Tag("veen/meta-schema")
+QUERY_RESULT: Final = Tag("query/result")
+QUERY_SPOT: Final = Tag("query/spot")
 
 
 def u64be(number: int) -> bytes:

@@ -21,9 +21,9 @@ from hub.cli.output import Document
 from hub.errors import ErrorCode, VeenError
 from recorder.codes import Detail, RecordCode, RecordError
 from recorder.connection import Connection
+from recorder.gateway_client import GatewayAnswer, GatewayClient
 from recorder.recorded import Recorded
 from recorder.sdk import Recorder
-from recorder.web_client import WebAnswer, WebClient
 
 EVENTS: Final = "/api/record/events"
 _AHEAD_MAX: Final = 2048  # events on their way before the oldest answer is awaited
@@ -115,7 +115,7 @@ def _is_done(future: Future[Recorded] | VeenError) -> bool:
 class GatewayWay:
     """In batches to a gateway; each event has a key, so that a batch may be sent again."""
 
-    def __init__(self, client: WebClient, timeout_s: float) -> None:
+    def __init__(self, client: GatewayClient, timeout_s: float) -> None:
         self._client = client
         self._timeout_s = timeout_s
         self._run = secrets.token_hex(8)
@@ -132,7 +132,7 @@ class GatewayWay:
         if url is None:
             raise click.UsageError("which gateway? give --url, or a --connection that names one")
         token = keystore.read_private(token_file).decode("ascii", "replace").strip()
-        return cls(WebClient(url, token, timeout_s=timeout_s), timeout_s)
+        return cls(GatewayClient(url, token, timeout_s=timeout_s), timeout_s)
 
     def close(self) -> None:
         """Hang up."""
@@ -188,7 +188,7 @@ class GatewayWay:
         return _results(answer, count), pause_s
 
 
-def _results(answer: WebAnswer, count: int) -> list[Document | VeenError]:
+def _results(answer: GatewayAnswer, count: int) -> list[Document | VeenError]:
     found = answer.body.get("results") if isinstance(answer.body, dict) else None
     if not isinstance(found, list) or len(found) != count:
         raise VeenError(ErrorCode.PROTOCOL, "the gateway did not answer every event")

@@ -111,7 +111,7 @@ def reseal(
     owed = [
         event
         for old, one in changes
-        if old.state is SegmentState.SEALED
+        if old.state is SegmentState.SEALED and old.files != one.files
         for event in _events(
             manifest, one, RESEALED, {"replaces": [_replaced(old)], "reason": reason}
         )

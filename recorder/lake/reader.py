@@ -44,14 +44,20 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of an inclusive range, by rising hub_commit_seq."""
     for segment in snapshot.manifest.find(from_seq, to_seq):
-        yield from _batches(snapshot, segment, segment.rows, from_seq, to_seq, columns)
+        yield from read_segment(snapshot.folder, segment, segment.rows, (from_seq, to_seq), columns)
 
 
-def read_proofs(snapshot: LakeSnapshot, from_seq: int, to_seq: int) -> Iterator[pa.RecordBatch]:
+def read_proofs(
+    snapshot: LakeSnapshot,
+    from_seq: int,
+    to_seq: int,
+    *,
+    columns: Sequence[str] = tuple(PROOFS.names),
+) -> Iterator[pa.RecordBatch]:
     """hub_commit_seq, msg and receipt of an inclusive range, by rising hub_commit_seq."""
     for segment in snapshot.manifest.find(from_seq, to_seq):
-        yield from _batches(
-            snapshot, segment, segment.proofs, from_seq, to_seq, tuple(PROOFS.names)
+        yield from read_segment(
+            snapshot.folder, segment, segment.proofs, (from_seq, to_seq), columns
         )
 
 
@@ -70,17 +76,16 @@ def first_at_or_after(snapshot: LakeSnapshot, hub_commit_time: int) -> int:
     return snapshot.manifest.upto_seq + 1
 
 
-def _batches(  # noqa: PLR0917 - one read
-    snapshot: LakeSnapshot,
+def read_segment(
+    folder: LakeFolder,
     segment: Segment,
     one: LakeFile,
-    from_seq: int,
-    to_seq: int,
+    seqs: tuple[int, int],
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Cut from the row groups that hold the range; others are not read."""
-    first, last = max(from_seq, segment.from_seq), min(to_seq, segment.to_seq)
-    path = snapshot.folder.path(one)
+    """An inclusive range of `rows` or `proofs`, cut from the row groups that hold it."""
+    first, last = max(seqs[0], segment.from_seq), min(seqs[1], segment.to_seq)
+    path = folder.path(one)
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:

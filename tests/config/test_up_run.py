@@ -9,19 +9,15 @@ import re
 import signal
 import socket
 import stat
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from config.up_children import start_time
+from config.up_processes import ORDER
 from config.up_secrets import ISSUER, KEYSTORE, ROUTING_KEY, read_passphrase
 from config.up_state import StateDir
 from hub import control, keystore, label
@@ -34,86 +30,13 @@ from hub.wire.captoken import CapToken
 from hub.wire.payload import PayloadHeader
 from hub.wire.profile import PRODUCT
 from hub.wire.receipt import Receipt
+from tests.support.bundles import PROCESSES, Up, free_port, veen
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 STATUS_KEYS = [
     "web_url", "hub_url", "gateway_url", "hub_pk", "hub_id", "zone", "data_dir", "processes",
 ]  # fmt: skip
-
-
-def environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith(("VEEN_", "DJANGO_"))}
-
-
-def veen(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "config.cli", *arguments]
-    return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=False, timeout=90
-    )
-
-
-class Up:
-    """One running `veen up` and everything it says."""
-
-    def __init__(self, state: StateDir, *arguments: str) -> None:
-        self.state = state
-        command = [sys.executable, "-m", "config.cli", "up", "--no-open"]
-        command += ["--data-dir", str(state.root), *arguments]
-        self.process = subprocess.Popen(
-            command,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.said: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said.append(line.rstrip())
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.said)
-
-    def until(self, what: Callable[[], object], timeout_s: float = 60) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not what():
-            ended = self.process.poll() is not None
-            assert not ended, f"up ended:\n{self.text}\n{self._logs()}"
-            assert time.monotonic() < deadline, f"too late:\n{self.text}\n{self._logs()}"
-            time.sleep(0.05)
-
-    def _logs(self) -> str:
-        logs = (self.state.log(name) for name in ("hub", "web"))
-        return "\n".join(path.read_text()[-2000:] for path in logs if path.exists())
-
-    def says(self, sentence: str) -> None:
-        self.until(lambda: sentence in self.text)
-
-    def ready(self) -> Up:
-        self.says("Ctrl-C stops everything.")
-        return self
-
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.state.status.read_bytes())
-        return found
-
-    def pid(self, name: str) -> int:
-        return int(next(p["pid"] for p in self.status()["processes"] if p["name"] == name))
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        code = self.process.wait(timeout=60)
-        self._reader.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
 
 
 @pytest.fixture
@@ -132,11 +55,6 @@ def start(state: StateDir) -> Iterator[Callable[..., Up]]:
     yield start
     for one in started:
         one.end()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Browser:
@@ -211,10 +129,9 @@ def test_the_whole_life_of_a_bundle(state: StateDir, start: Callable[..., Up]) -
     document = json.loads(shown.stdout)
     assert (shown.returncode, list(document)) == (0, STATUS_KEYS)
     assert document["zone"] == "offline"
-    assert document["gateway_url"] is None
+    assert (document["gateway_url"] is not None) == ("gateway" in PROCESSES)
     assert [(p["name"], p["state"]) for p in document["processes"]] == [
-        ("hub", "running"),
-        ("web", "running"),
+        (name, "running") for name in PROCESSES
     ]
 
     second = veen("up", "--data-dir", str(state.root), "--no-open")
@@ -226,8 +143,8 @@ def test_the_whole_life_of_a_bundle(state: StateDir, start: Callable[..., Up]) -
     assert browser.log_in(login[1], login[2]) == 302
     receipt = send(up, 3)
     control.call(state.hub, "checkpoint")
-    up.until(lambda: "CONSISTENT" in browser.ask("GET", "/")[1], timeout_s=20)
-    assert receipt.mmr_root.hex() in browser.ask("GET", "/")[1]
+    up.until(lambda: receipt.mmr_root.hex() in browser.ask("GET", "/")[1], timeout_s=20)
+    assert "CONSISTENT" in browser.ask("GET", "/")[1]
 
     down = veen("down", "--data-dir", str(state.root))
     assert down.returncode == 0, down.stderr
@@ -245,7 +162,7 @@ def test_the_whole_life_of_a_bundle(state: StateDir, start: Callable[..., Up]) -
 def test_killed_children_come_back_and_it_is_said(start: Callable[..., Up]) -> None:
     up = start().ready()
     before = send(up, 2)
-    for name in ("hub", "web"):
+    for name in PROCESSES:
         pid = up.pid(name)
         os.kill(pid, signal.SIGKILL)
         up.says(f"veen: {name} ended with code -9; starting it again")
@@ -258,7 +175,7 @@ def test_a_killed_supervisor_leaves_nothing_that_stops_the_next_up(
     start: Callable[..., Up],
 ) -> None:
     up = start().ready()
-    pids = [up.pid("hub"), up.pid("web")]
+    pids = [up.pid(name) for name in PROCESSES]
     assert up.end(signal.SIGKILL) == -9
     up = start().ready()
     assert all(start_time(pid) is None for pid in pids)
@@ -267,9 +184,8 @@ def test_a_killed_supervisor_leaves_nothing_that_stops_the_next_up(
 
 @pytest.mark.parametrize(
     "mark",
-    ["secrets/routing.key", "secrets/keystore.enc", "hub/keys", "hub/hub.json",
-     "web/db.sqlite3.new", "web/db.sqlite3", "secrets/first-login", "trust.json.sig", "trust.json",
-     "secrets/web.token", "run/status.json"],
+    ["hub/hub.json", "web/db.sqlite3.new", "secrets/first-login", "trust.json.sig",
+     "secrets/author.token", "author/outbox", "run/author.ready"],
 )  # fmt: skip
 def test_a_first_run_killed_at_any_step_is_completed_by_the_next(
     state: StateDir, start: Callable[..., Up], mark: str
@@ -286,11 +202,23 @@ def test_a_first_run_killed_at_any_step_is_completed_by_the_next(
 
 def test_ctrl_c_stops_everything(start: Callable[..., Up]) -> None:
     up = start().ready()
-    pids = [up.pid("hub"), up.pid("web")]
+    pids = [up.pid(name) for name in PROCESSES]
     assert up.end(signal.SIGINT) == 0
     assert all(start_time(pid) is None for pid in pids)
     assert up.said[-1] == "veen: stopped"
     assert not up.state.status.exists()
+
+
+def test_all_five_processes_come_up_and_go_down(state: StateDir) -> None:
+    up = Up(state, "--port", str(free_port()), run_worker=True)
+    try:
+        shown = {one["name"]: one["state"] for one in up.ready().status()["processes"]}
+        assert shown == dict.fromkeys(ORDER, "running")
+        pids = [up.pid(name) for name in ORDER]
+        assert veen("down", "--data-dir", str(state.root)).returncode == 0
+        assert all(start_time(pid) is None for pid in pids)
+    finally:
+        up.end()
 
 
 def test_a_taken_port_is_said_and_the_next_one_used(state: StateDir) -> None:

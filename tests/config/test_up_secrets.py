@@ -19,7 +19,8 @@ from hub.errors import ErrorCode, VeenError
 from tests.config.killing import run_and_kill
 
 FILES = {
-    "routing.key", "passphrase", "keystore.enc", "trust.key", "django.key", "admin.token",
+    "routing.key", "passphrase", "keystore.enc", "engine.keys", "trust.key", "django.key",
+    "admin.token",
 }  # fmt: skip
 
 

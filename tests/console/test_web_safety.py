@@ -64,7 +64,7 @@ def test_a_refusal_of_a_view_becomes_its_status_and_code() -> None:
     refusal = VeenError(ErrorCode.RATE, "slow down", retry_after_s=7)
     answer = middleware.process_exception(request, refusal)  # type: ignore[attr-defined]
     assert (answer.status_code, answer["Retry-After"]) == (429, "7")
-    assert json.loads(answer.content)["error_code"] == "E.RATE"
+    assert json.loads(answer.content)["error_code"] == "rate_limited"
     assert middleware.process_exception(request, ValueError()) is None  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""Laws of the MMR over all small sizes, and against a model that shares no code with it."""
+"""C10: Laws of the MMR over all small sizes, and against a model that shares no code with it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def test_inclusion_holds_for_every_sequence_and_size_up_to_130() -> None:
             proof = mmr.prove(seq, size, LOG.node)
             assert proof.leaf_hash == LOG.leaves[seq - 1]
             proof.verify(stream_seq=seq, mmr_size=size, root=LOG.roots[size])
+
+
+def test_a_proof_holds_the_peaks_before_its_leaf_for_every_size_up_to_130() -> None:
+    for size in range(1, 131):
+        for seq in range(1, size + 1):
+            peaks = mmr.peaks_before(mmr.prove(seq, size, LOG.node), seq, size)
+            assert peaks == mmr.peaks_at(seq - 1, LOG.node)
 
 
 def test_consistency_holds_for_every_pair_of_sizes_up_to_70() -> None:
