@@ -184,8 +184,7 @@ def test_a_killed_supervisor_leaves_nothing_that_stops_the_next_up(
 
 @pytest.mark.parametrize(
     "mark",
-    ["hub/hub.json", "web/db.sqlite3.new", "secrets/first-login", "trust.json.sig",
-     "secrets/author.token", "author/outbox", "run/author.ready"],
+    ["hub/hub.json", "secrets/first-login", "trust.json.sig", "author/outbox", "run/author.ready"],
 )  # fmt: skip
 def test_a_first_run_killed_at_any_step_is_completed_by_the_next(
     state: StateDir, start: Callable[..., Up], mark: str
