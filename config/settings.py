@@ -144,5 +144,5 @@ VEEN_ANCHOR_TSA_URL = VEEN.anchor_tsa_url
 VEEN_ANCHOR_TSA_CERT = VEEN.anchor_tsa_cert
 VEEN_ANCHOR_ALLOW = VEEN.anchor_allow
 VEEN_LAKE_DIR = STATE.root / "lake"
-VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+VEEN_LAKE_LAUNCHER = "config.lake_launcher.CeleryLake"
 VEEN_AUTHOR_SOCKET = STATE.author_socket

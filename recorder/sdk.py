@@ -20,7 +20,7 @@ from typing import Final, Self
 
 from hub.canonical_json import Encodable
 from hub.client import OutboxReader
-from hub.client.outbox import outbox_path
+from hub.client.outbox_file import outbox_path
 from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.types import ClientId
@@ -226,26 +226,26 @@ class Recorder:
 
     def _is_answered(self, written: dict[str, int], last: list[int]) -> bool:
         """Whether these files are taken over, and every entry up to that moment is answered."""
-        try:
-            if not last:
-                if not self._is_taken(written):
-                    return False
-                pending = self._outbox.pending_ids() if self._outbox.exists() else None
-                last.append(0 if pending is None else pending[1])
-            pending = self._outbox.pending_ids() if last[0] else None
-        except StoreError:  # It is being opened, or was left by a killed process and is mended.
-            return False
+        found = None if self._drainer is None else self._drainer.progress()
+        if found is None:
+            try:
+                if not self._outbox.exists():
+                    return not written
+                found = self._outbox.marks(), self._outbox.pending_ids()
+            except StoreError:  # It is being opened, or was left by a killed process and is mended.
+                return False
+        marks, pending = found
+        if not last:
+            if not self._is_taken(written, marks):
+                return False
+            last.append(0 if pending is None else pending[1])
         return pending is None or pending[0] > last[0]
 
-    def _is_taken(self, written: dict[str, int]) -> bool:
+    def _is_taken(self, written: dict[str, int], marks: dict[str, int]) -> bool:
         there = set(spool_files.names(self.spool_dir))
-        waiting = {name: end for name, end in written.items() if name in there}
-        for name in written.keys() - waiting.keys():
+        for name in written.keys() - there:
             self._spool.ends.pop(name, None)
-        if not waiting:
-            return True
-        marks = self._outbox.marks() if self._outbox.exists() else {}
-        return all(marks.get(name, 0) >= end for name, end in waiting.items())
+        return all(marks.get(name, 0) >= end for name, end in written.items() if name in there)
 
     def state(self) -> RecorderState:
         """How the spool is doing."""

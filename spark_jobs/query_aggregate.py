@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,18 +16,16 @@ from queryapi.contract.rows import CLOSE, OPEN, RowShape
 from queryapi.result_files import INDEX, ROWS, Joined, JoinedFile
 from spark_jobs.query_batch import Batch
 from spark_jobs.query_filter import matching, unreadable
-from spark_jobs.query_groups import Gathered, Partial, key_names, merge, partial_of
+from spark_jobs.query_groups import Gathered, Partial, merge, partial_of
 from spark_jobs.query_job import QueryJob, QueryLimits
 from spark_jobs.query_metrics import in_order, nothing, row_columns
 from spark_jobs.query_parts import IndexFile
 from spark_jobs.query_plan import Chunk, Plan, deal
 from spark_jobs.query_select import check_limits
 from spark_jobs.query_summary import grouping_of, split, summarized
-from spark_jobs.query_tasks import cores, run_tasks
+from spark_jobs.query_tables import load, save
+from spark_jobs.query_tasks import Engine
 from spark_jobs.query_text import encode_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FOLD_ROWS: Final = 262_144
 _FOLD_BYTES: Final = 128 * 1024 * 1024
@@ -49,28 +47,27 @@ class Aggregation:
     """The rows file, and the groups behind its rows in their order."""
 
     rows: Joined
-    keys: pa.Table
+    groups: pa.Table | None  # None when nothing matched
     unreadable_count: int
 
 
-def aggregate(spark: SparkSession, job: QueryJob, plan: Plan, parts: Path) -> Aggregation:
+def aggregate(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Aggregation:
     """Write rows and index of an aggregate."""
     descriptor = job.descriptor
     asked = descriptor.aggregate
     assert asked is not None
     grouping = grouping_of(descriptor)
     told, scanned = split(plan.chunks, grouping)
-    runs = deal(scanned, cores=cores(spark), tasks=job.tasks)
-    found = run_tasks(spark, partial(_fold_run, descriptor, job.limits, parts), runs)
+    runs = deal(scanned, cores=engine.cores, tasks=job.tasks)
+    found = engine.run("groups", partial(_fold_run, descriptor, job.limits, parts), runs)
     partials = [_load(one) for one in found if one.groups is not None]
     partials += [summarized(descriptor, chunk, grouping or "") for chunk in told]
     merged = merge(asked, partials)
     groups = None if merged is None else in_order(asked, merged)
     rows = _write(job, asked, groups, {} if merged is None else merged.distinct)
-    names = key_names(asked)
     return Aggregation(
         rows=rows,
-        keys=pa.table({}) if groups is None or not names else groups.select(names),
+        groups=groups,
         unreadable_count=plan.unreadable_count + sum(one.unreadable_count for one in found),
     )
 
@@ -117,10 +114,10 @@ def _fold_run(
         return Folded(groups=None, distinct={}, unreadable_count=errors)
     stem = parts / f"{number:06}-{secrets.token_hex(8)}"
     distinct = {
-        metric: _save(pairs, stem.with_suffix(f".d{metric}.arrow"))
+        metric: save(pairs, stem.with_suffix(f".d{metric}.arrow"))
         for metric, pairs in folded.distinct.items()
     }
-    groups = _save(folded.groups, stem.with_suffix(".arrow"))
+    groups = save(folded.groups, stem.with_suffix(".arrow"))
     return Folded(groups=groups, distinct=distinct, unreadable_count=errors)
 
 
@@ -169,20 +166,9 @@ class _Fold:
         return self._waiting[0] if self._waiting else None
 
 
-def _save(table: pa.Table, path: Path) -> str:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return str(path)
-
-
 def _load(one: Folded) -> Partial:
     assert one.groups is not None
     return Partial(
-        groups=_read(one.groups),
-        distinct={metric: _read(path) for metric, path in one.distinct.items()},
+        groups=load(one.groups),
+        distinct={metric: load(path) for metric, path in one.distinct.items()},
     )
-
-
-def _read(path: str) -> pa.Table:
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).read_all()

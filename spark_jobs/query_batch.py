@@ -34,7 +34,6 @@ class Batch:
     def __init__(self, file: pq.ParquetFile, chunk: Chunk, number: int, start: int) -> None:
         self._file = file
         self._number = number
-        self._cut = pa.array([], pa.int64())
         self._columns: dict[str, pa.Array] = {}
         rows = file.metadata.row_group(number).num_rows
         self.chunk = chunk
@@ -62,6 +61,10 @@ class Batch:
         """Keep the rows where the mask is true."""
         self._keep(pc.indices_nonzero(mask).cast(pa.int64()))
 
+    def keep(self, positions: Sequence[int]) -> None:
+        """Keep the rows at these places among those that are left; they rise."""
+        self._keep(pa.array(positions, pa.int64()))
+
     def narrow_to(self, seqs: Sequence[int]) -> None:
         """Keep these sequences, which rise."""
         found = [
@@ -80,6 +83,12 @@ class Batch:
         else:
             self._kept = self._kept.take(positions)
         self.rows = len(positions)
+
+    def seqs(self) -> list[int]:
+        """The sequences of the rows that are left, from where they stand in the file."""
+        if self._kept is None:
+            return list(range(self._start + self._begin, self._start + self._end))
+        return [self._start + position for position in self._kept.to_pylist()]
 
     def sub_text(self, field: Field) -> pa.Array:
         """Canonical text of a payload field; null where the path is missing."""

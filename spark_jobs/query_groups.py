@@ -132,7 +132,12 @@ def partial_of(aggregate: Aggregate, batch: Gathered) -> Partial:
     return Partial(groups=groups, distinct=distinct)
 
 
-def _key(field: Field, batch: Gathered) -> pa.DictionaryArray:
+def group_codes(aggregate: Aggregate, batch: Batch) -> tuple[pa.Array, list[pa.Array]]:
+    """A number for each event's group, and for each number the group's values."""
+    return _codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
+
+
+def _key(field: Field, batch: Gathered | Batch) -> pa.DictionaryArray:
     """Group values as a dictionary of canonical texts."""
     encoded = batch.plain(field).dictionary_encode(null_encoding="encode")
     texts = pc.fill_null(shown(field, encoded.dictionary), _NULL)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from queryapi.contract.descriptor import Descriptor
+from spark_jobs.evidence_trust import Means
 
 ROWS_MAX: Final = 5_000_000
 BYTES_MAX: Final = 4 * 1024**3
@@ -31,6 +32,7 @@ class QueryJob:
     lake: Path
     folder: Path
     limits: QueryLimits = QueryLimits()
+    means: Means | None = None  # needed by every mode of evidence but none
     tasks: int | None = None  # how many to cut the work into; by its size when None
 
 

@@ -21,7 +21,10 @@ from recorder.lake.reader import LakeSnapshot, open_snapshot, read_rows
 
 ROW_GROUP_ROWS: Final = 32_768  # of a rows file; chunks of a segment start at multiples of it
 SMALL_ROWS: Final = 60_000  # below this a second task costs more than it saves
+VERIFIED_ROWS: Final = 8_192  # of a proofs file's row group
+VERIFIED_ROWS_MIN: Final = 500
 _TASKS_PER_CORE: Final = 3  # several, so that uneven ones even out and progress shows
+_VERIFIED_TASKS_PER_CORE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,8 @@ class Chunk:
     hub_id: str
     rows_file: str
     groups_file: str | None
+    proofs_file: str
+    key_ids: tuple[int, ...]  # reader keys that were tried on its messages
     segment_first: int  # the sequence of the file's first row
     segment_last: int
     first: int
@@ -143,14 +148,17 @@ def _chunk(
 ) -> Chunk | None:
     asked, folder = descriptor.filter, snapshot.folder
     starts, ends = segment.min_hub_commit_time, segment.max_hub_commit_time
-    if asked.time_from is not None and ends < asked.time_from:
-        return None
-    if asked.time_to is not None and asked.time_to < starts:
-        return None
     first, last = max(part.from_seq, segment.from_seq), min(part.to_seq, segment.to_seq)
+    # A manifest stands in no record of the log: full evidence opens what it would leave closed.
     is_full = descriptor.evidence.mode is Mode.FULL
-    is_windowed = (asked.time_from is not None and starts < asked.time_from) or (
-        asked.time_to is not None and asked.time_to < ends
+    is_before = asked.time_from is not None and ends < asked.time_from
+    is_after = asked.time_to is not None and asked.time_to < starts
+    if (is_before or is_after) and not is_full:
+        return None
+    has_window = asked.time_from is not None or asked.time_to is not None
+    is_windowed = (has_window and is_full) or (
+        (asked.time_from is not None and starts < asked.time_from)
+        or (asked.time_to is not None and asked.time_to < ends)
     )
     is_cut = is_windowed or (first, last) != (segment.from_seq, segment.to_seq)
     return Chunk(
@@ -158,6 +166,8 @@ def _chunk(
         hub_id=part.hub_id.hex(),
         rows_file=str(folder.path(segment.rows)),
         groups_file=None if segment.groups is None else str(folder.path(segment.groups)),
+        proofs_file=str(folder.path(segment.proofs)),
+        key_ids=segment.key_ids,
         segment_first=segment.from_seq,
         segment_last=segment.to_seq,
         first=first,
@@ -167,10 +177,35 @@ def _chunk(
         groupings=frozenset(segment.summary.groupings),
         commit_times=(starts, ends),
         event_times=(segment.summary.min_event_time, segment.summary.max_event_time),
-        # A summary stands in no record of the log, so full evidence does not rest on it.
         counts_unreadable=is_full or (is_cut and bool(segment.summary.errors)),
         probe=None if is_full else _probe(asked, snapshot, segment),
     )
+
+
+def whole_chunks(part: Coverage, snapshot: LakeSnapshot) -> list[Chunk]:
+    """All that a coverage spans, whatever a question asks for."""
+    return [
+        Chunk(
+            stream=part.stream,
+            hub_id=part.hub_id.hex(),
+            rows_file=str(snapshot.folder.path(segment.rows)),
+            groups_file=None,
+            proofs_file=str(snapshot.folder.path(segment.proofs)),
+            key_ids=segment.key_ids,
+            segment_first=segment.from_seq,
+            segment_last=segment.to_seq,
+            first=max(part.from_seq, segment.from_seq),
+            last=min(part.to_seq, segment.to_seq),
+            is_windowed=False,
+            paths=frozenset(segment.paths),
+            groupings=frozenset(),
+            commit_times=(segment.min_hub_commit_time, segment.max_hub_commit_time),
+            event_times=(None, None),
+            counts_unreadable=False,
+            probe=None,
+        )
+        for segment in snapshot.manifest.find(part.from_seq, part.to_seq)
+    ]
 
 
 def _probe(asked: Filter, snapshot: LakeSnapshot, segment: Segment) -> KeyProbe | None:
@@ -185,33 +220,49 @@ def _probe(asked: Filter, snapshot: LakeSnapshot, segment: Segment) -> KeyProbe 
     )
 
 
-def deal(chunks: Sequence[Chunk], *, cores: int, tasks: int | None = None) -> list[list[Chunk]]:
-    """The chunks as runs of about equal size, one for each task, in order."""
+def deal(
+    chunks: Sequence[Chunk],
+    *,
+    cores: int,
+    tasks: int | None = None,
+    is_verified: bool = False,
+) -> list[list[Chunk]]:
+    """The chunks as runs of about equal size, one for each task, in order.
+
+    Where events are to be verified the work is cut finer: a signature costs more than reading.
+    """
     rows = sum(chunk.rows for chunk in chunks)
-    if tasks is None:
+    grain = VERIFIED_ROWS if is_verified else ROW_GROUP_ROWS
+    if tasks is None and is_verified:
+        tasks = max(1, min(cores * _VERIFIED_TASKS_PER_CORE, rows // VERIFIED_ROWS_MIN))
+    elif tasks is None:
         is_small = rows < SMALL_ROWS or all(chunk.probe is not None for chunk in chunks)
         tasks = 1 if is_small else min(cores * _TASKS_PER_CORE, 1 + rows // ROW_GROUP_ROWS)
     runs: list[list[Chunk]] = [[] for _ in range(max(1, tasks))]
     share, dealt = max(1, -(-rows // len(runs))), 0
-    for piece in _pieces(chunks, share):
+    for piece in _pieces(chunks, share, min(grain, share)):
         run = min(dealt // share, len(runs) - 1)
         runs[run].append(piece)
         dealt += piece.rows
     return [run for run in runs if run]
 
 
-def _pieces(chunks: Sequence[Chunk], share: int) -> list[Chunk]:
-    """Chunks cut at row groups where they are larger than a task's share."""
+def _pieces(chunks: Sequence[Chunk], share: int, grain: int) -> list[Chunk]:
+    """Chunks cut at multiples of the grain where they are larger than a task's share."""
+    step = max(1, share // grain) * grain
     pieces = []
-    step = max(1, -(-share // ROW_GROUP_ROWS)) * ROW_GROUP_ROWS
     for chunk in chunks:
-        if chunk.rows <= share or chunk.probe is not None:
-            pieces.append(chunk)
-            continue
-        start = chunk.first
-        while start <= chunk.last:
-            border = start - (start - chunk.segment_first) % ROW_GROUP_ROWS + step - 1
-            end = min(border, chunk.last)
-            pieces.append(replace(chunk, first=start, last=end))
-            start = end + 1
+        is_one = chunk.rows <= share or chunk.probe is not None
+        pieces += [chunk] if is_one else cut(chunk, grain, step)
+    return pieces
+
+
+def cut(chunk: Chunk, grain: int, step: int | None = None) -> list[Chunk]:
+    """Pieces of up to `step` rows that end at multiples of the grain, counted in the segment."""
+    pieces, start = [], chunk.first
+    while start <= chunk.last:
+        border = start - (start - chunk.segment_first) % grain + (step or grain) - 1
+        end = min(border, chunk.last)
+        pieces.append(replace(chunk, first=start, last=end))
+        start = end + 1
     return pieces

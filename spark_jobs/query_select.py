@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from queryapi.contract.codes import QueryCode, QueryError
-from queryapi.contract.descriptor import Descriptor
+from queryapi.contract.descriptor import Descriptor, Mode
 from queryapi.contract.rows import CLOSE, OPEN, RowShape
 from queryapi.result_files import INDEX, ROWS, Joined, JoinedFile
 from spark_jobs.query_filter import matching, unreadable
 from spark_jobs.query_job import QueryJob, QueryLimits
 from spark_jobs.query_parts import IndexFile, Part, PartWriter, join_part
 from spark_jobs.query_plan import Chunk, Plan, deal
-from spark_jobs.query_tasks import cores, run_tasks
+from spark_jobs.query_tasks import Engine
 from spark_jobs.query_text import encode_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +37,12 @@ class Selection:
     unreadable_count: int
 
 
-def select(spark: SparkSession, job: QueryJob, plan: Plan, parts: Path) -> Selection:
+def select(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Selection:
     """Write rows and index of a selection."""
-    runs = deal(plan.chunks, cores=cores(spark), tasks=job.tasks)
+    is_verified = job.descriptor.evidence.mode is not Mode.NONE
+    runs = deal(plan.chunks, cores=engine.cores, tasks=job.tasks, is_verified=is_verified)
     work = partial(_select_run, job.descriptor, job.limits, parts)
-    found = run_tasks(spark, work, runs)
+    found = engine.run("rows", work, runs)
     for rows, size in _running_totals(found):
         check_limits(job.limits, rows, size)
     with (

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ _SCRUBBED: Final = (
     "PYSPARK_GATEWAY_SECRET", "HADOOP_HOME", "PYTHONSTARTUP", "PYTHONPATH",
 )  # fmt: skip
 _SOCKET_FOLDER_BYTES_MAX: Final = 50  # the kernel takes 108, and Spark's own names are long
+_JVM_END_S: Final = 8
 _CLUSTER_ONLY: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
@@ -200,7 +202,11 @@ def stop_session(spark: SparkSession) -> None:
         process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()  # its JVM ends with this pipe
-            process.wait(30)
+            try:
+                process.wait(_JVM_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def forget_session() -> None:

@@ -18,6 +18,10 @@ ROWS: Final[dict[str, Row]] = {
     "replay": Row(
         "recorder.cli.replay:replay", "Read streams by range or window, each event verified."
     ),
+    "seal": Row("recorder.cli.seal:seal", "Seal the live segments of the lake now."),
+    "audit": Row(
+        "recorder.cli.audit:audit", "Compare the lake with the log again, field by field."
+    ),
     "evidence": Row(
         "recorder.cli.evidence:evidence", "Pack one event with all that proves it into one file."
     ),

@@ -54,10 +54,15 @@ class LakeFolder:
         """Where a file of a manifest lies."""
         return self.root / (one if isinstance(one, str) else one.file)
 
+    @property
+    def manifest_path(self) -> Path:
+        """The one file that is ever replaced."""
+        return self.root / MANIFEST
+
     def read(self) -> LakeManifest | None:
         """The newest snapshot, None where nothing was ever ingested."""
         try:
-            data = (self.root / MANIFEST).read_bytes()
+            data = self.manifest_path.read_bytes()
         except FileNotFoundError:
             return None
         return LakeManifest.decode(data)
@@ -100,7 +105,7 @@ class LakeFolder:
         for folder in sorted({file.partition("/")[0] for file in kept - known}):
             disk.sync_dir(self.root / folder)
         disk.sync_dir(self.root)
-        disk.write_atomic(self.root / MANIFEST, manifest.encode())
+        disk.write_atomic(self.manifest_path, manifest.encode())
         for file in expired:  # After the manifest stopped naming them.
             disk.unlink(self.root / file)
         return manifest

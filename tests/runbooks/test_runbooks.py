@@ -113,6 +113,7 @@ def blocks(name: str) -> list[str]:
     return BLOCK.findall((FOLDER / f"{name}.md").read_text("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_a_runbook_run_as_they_stand(name: str, desk: Desk) -> None:
     told = "\n".join(desk.run(block) for block in blocks(name))
@@ -180,7 +181,7 @@ def test_every_runbook_is_listed_and_has_something_to_run_or_to_read() -> None:
     assert set(PROOFS) <= set(NAMES)
 
 
-def test_the_links_of_the_runbooks_lead_somewhere() -> None:
-    for path in FOLDER.glob("*.md"):
+def test_the_links_of_runbooks_and_manual_lead_somewhere() -> None:
+    for path in (*FOLDER.glob("*.md"), *(ROOT / "docs" / "manual").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8")):
-            assert (FOLDER / target).exists(), f"{path.name} -> {target}"
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"

@@ -12,6 +12,7 @@ import pytest
 
 from queryapi.contract.descriptor import Descriptor
 from queryapi.result_files import ResultFolder
+from spark_jobs.evidence_trust import Means
 from spark_jobs.query import run_query
 from spark_jobs.query_job import QueryJob, QueryLimits, QueryOutcome
 
@@ -46,6 +47,7 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
         *,
         tasks: int | None = None,
         limits: QueryLimits | None = None,
+        means: Means | None = None,
     ) -> Answered:
         folder = tmp_path / f"result-{next(numbers)}"
         folder.mkdir()
@@ -55,6 +57,7 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
             folder=folder,
             limits=limits or QueryLimits(),
             tasks=tasks,
+            means=means,
         )
         return Answered(run_query(spark, job), ResultFolder(folder))
 

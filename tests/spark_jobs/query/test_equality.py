@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from hub import canonical_json
+from hub.canonical_json import Value
 from queryapi.contract.codes import QueryError
 from queryapi.contract.descriptor import Descriptor, EvidencePolicy, Mode
 from queryapi.contract.descriptor_reader import read_submitted
@@ -19,8 +21,14 @@ from recorder.event import UnixMillis
 from recorder.projection import Row
 from tests.spark_jobs.query.conftest import Ask
 from tests.support.query_lake import write_lake
+from tests.support.query_log import QuestionedLog
 from tests.support.query_rows import coverage_of, random_rows
 
+MODES: list[Value] = [
+    {"mode": "full"},
+    {"mode": "spot", "sample_rate": Decimal("0.4")},
+    {"mode": "spot", "sample_rate": 1},
+]
 STREAMS = ["record/app/a", "record/app/b", "record/security/empty"]
 
 
@@ -90,3 +98,31 @@ def compare(rng: random.Random, tmp_path: Path, ask: Ask, questions: int) -> tup
         assert [*found.folder.each_row()] == [*expected.rows]
         answered += 1
     return answered, failed
+
+
+def test_two_engines_give_the_same_evidence(rng: random.Random, tmp_path: Path, ask: Ask) -> None:
+    log = QuestionedLog(tmp_path, STREAMS)
+    log.fill(rng, STREAMS[0], 60)
+    log.fill(rng, STREAMS[1], 40)
+    for name, segment_rows in ((STREAMS[0], 25), (STREAMS[1], 100)):
+        log.ingest(name, segment_rows=segment_rows)
+    log.record_seals(STREAMS[0])
+    rows, means = log.all_rows(), log.means()
+    times = [row.hub_commit_time for row in rows]
+    compared = 0
+    for number in range(14):
+        source = Asker(rng).question(STREAMS, [*times, times[0] + 500])
+        source["evidence"] = rng.choice(MODES)
+        descriptor = log.pinned(source, number)
+        expected = attempt(descriptor, rows)
+        if isinstance(expected, QueryError):
+            continue
+        told = descriptor.canonical().decode()
+        found = ask(log.lake, descriptor, tasks=rng.choice((None, 1, 3)), means=means)
+        assert found.rows == rows_bytes(expected.rows), told
+        assert found.evidence.decode() == expected.evidence.decode(), told
+        assert found.outcome.evidence_hash == expected.evidence_hash
+        assert found.outcome.unreadable_count == expected.unreadable_count, told
+        compared += 1
+    assert compared > 5
+    log.close()

@@ -43,7 +43,7 @@ def test_a_result_beyond_its_limits_fails_and_is_never_cut(
         for limits in (QueryLimits(rows_max=49), QueryLimits(bytes_max=size - 10)):
             with pytest.raises(QueryError) as failed:
                 ask(lake, asked, tasks=tasks, limits=limits)
-            assert failed.value.query_code is QueryCode.RESULT_TOO_LARGE
+            assert failed.value.error_code is QueryCode.RESULT_TOO_LARGE
 
 
 def test_pages_are_slices_of_the_hashed_bytes(lake: Path, rows: list[Row], ask: Ask) -> None:
@@ -70,7 +70,7 @@ def test_a_missing_or_broken_file_fails_the_query_with_a_clear_code(
             path.write_bytes(damage)
         with pytest.raises(QueryError, match="the lake is damaged") as failed:
             ask(lake, question(rows))
-        assert failed.value.query_code is QueryCode.EXECUTION_FAILED
+        assert failed.value.error_code is QueryCode.EXECUTION_FAILED
         path.touch()
     path.write_bytes(content)
     assert ask(lake, question(rows)).outcome.row_count == 50

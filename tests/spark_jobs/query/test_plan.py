@@ -146,7 +146,7 @@ def test_a_coverage_that_is_not_held_here_has_its_code(
     part = replace(coverage_of(rows, STREAM), **change)  # type: ignore[arg-type]
     with pytest.raises(QueryError) as refused:
         open_coverage(lake, [part])
-    assert refused.value.query_code is code
+    assert refused.value.error_code is code
     assert refused.value.message.startswith(f"{STREAM}: ")
 
 
@@ -155,5 +155,5 @@ def test_a_pruned_coverage_is_told_with_what_is_gone(tmp_path: Path, rows: list[
     write_lake(tmp_path, part.label, rows[10:], segment_rows=50)
     with pytest.raises(QueryError) as refused:
         open_coverage(tmp_path, [part])
-    assert refused.value.query_code is QueryCode.COVERAGE_PRUNED
+    assert refused.value.error_code is QueryCode.COVERAGE_PRUNED
     assert refused.value.message == f"{STREAM}: 1 to 10 were pruned"

@@ -6,7 +6,7 @@ import pytest
 
 from queryapi.contract.codes import QueryError
 from tests.spark_jobs.query.conftest import Ask
-from tests.support import query_vectors
+from tests.support import query_means, query_vectors
 from tests.support.query_lake import write_lake
 from tests.support.query_vectors import Case
 
@@ -17,7 +17,8 @@ def corpus_lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     for stream, coverage in query_vectors.corpus_coverage().items():
         rows = [row for row in query_vectors.corpus_rows() if row.stream == stream]
         if rows:
-            write_lake(lake, coverage.label, rows, segment_rows=request.param)
+            entries = query_vectors.corpus_entries(stream)
+            write_lake(lake, coverage.label, rows, segment_rows=request.param, entries=entries)
     return lake
 
 
@@ -30,9 +31,8 @@ def _cases(name: str) -> pytest.MarkDecorator:
 def test_spark_gives_the_published_answer_byte_for_byte(
     case: Case, corpus_lake: Path, ask: Ask
 ) -> None:
-    if case["submitted"]["evidence"]["mode"] != "none":
-        pytest.skip("evidence")
-    answered = ask(corpus_lake, query_vectors.pinned(case["source"]))
+    descriptor = query_vectors.pinned(case["source"])
+    answered = ask(corpus_lake, descriptor, means=query_means.corpus_means(corpus_lake))
     assert answered.rows.decode() == case["rows_canonical"]
     assert answered.outcome.row_count == case["row_count"]
     assert answered.outcome.rows_hash == case["rows_hash"]

@@ -1,0 +1,75 @@
+"""How web and API ask for a fresher lake: a task for the worker, then a look at the manifest.
+
+No result travels back: the manifest itself says how far the lake is [architecture, The lake].
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+from kombu.exceptions import OperationalError
+
+from hub.types import Label
+from recorder.lake.folder import LakeFolder
+from recorder.lake_launcher import lake_behind
+from recorder.models import Stream
+
+LOOK_S: Final = 0.03
+
+
+class CeleryLake:
+    """The LakeLauncher of `veen up`."""
+
+    def bring_up_to(self, streams: Mapping[str, int], timeout_s: float) -> None:
+        """Return when the lake holds each stream up to its sequence, or raise lake_behind."""
+        deadline = time.monotonic() + timeout_s
+        waits = {name: _Wait(settings.VEEN_LAKE_DIR, name, seq) for name, seq in streams.items()}
+        missing = {name: seq for name, seq in streams.items() if not waits[name].is_over()}
+        if not missing:
+            return
+        self._send(missing, timeout_s)
+        while missing:
+            if time.monotonic() >= deadline:
+                raise lake_behind()
+            time.sleep(LOOK_S)
+            missing = {name: seq for name, seq in missing.items() if not waits[name].is_over()}
+
+    @staticmethod
+    def _send(missing: Mapping[str, int], timeout_s: float) -> None:
+        from config.celery import app  # noqa: PLC0415 - Celery costs a third of a second
+
+        try:
+            app.send_task(
+                "config.tasks.bring_up_to",
+                kwargs={"streams": dict(missing), "timeout_s": timeout_s},
+                expires=max(1.0, timeout_s),
+                retry=False,
+            )
+        except (OperationalError, OSError) as refusal:
+            raise lake_behind() from refusal
+
+
+class _Wait:
+    """Looks at one manifest, and reads it only when it was replaced."""
+
+    def __init__(self, lake: Path, stream: str, seq: int) -> None:
+        row = Stream.objects.get(name=stream)
+        self._folder = LakeFolder.of(lake, Label(bytes.fromhex(row.label)))
+        self._seq = seq
+        self._seen = (0, 0)
+        self._upto = 0
+
+    def is_over(self) -> bool:
+        try:
+            found = self._folder.manifest_path.stat()
+        except FileNotFoundError:
+            return self._seq == 0
+        if (found.st_mtime_ns, found.st_ino) != self._seen:
+            manifest = self._folder.read()
+            self._seen = (found.st_mtime_ns, found.st_ino)
+            self._upto = 0 if manifest is None else manifest.upto_seq
+        return self._upto >= self._seq
