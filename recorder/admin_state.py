@@ -6,6 +6,7 @@ Reads SQL, the lake's manifests and the gateway's health; it never asks for anyt
 from __future__ import annotations
 
 import http.client
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
@@ -27,6 +28,8 @@ from recorder.queries import label_of
 
 HEALTH_TIMEOUT_S: Final = 1.0
 STREAMS_SHOWN_MAX: Final = 200
+METRICS_BYTES_MAX: Final = 65_536
+_GAUGE: Final = re.compile(r"^veen_gateway_([a-z_]+) ([0-9.e+]+)$", re.MULTILINE)
 
 
 class _Pages(Protocol):
@@ -117,25 +120,46 @@ def waiting() -> Waiting:
     )
 
 
-def gateway_state() -> tuple[str, str]:
-    """`up` or `down`, and where or why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayState:
+    """What the gateway says of its outboxes, or why it says nothing."""
+
+    is_up: bool
+    where: str
+    pending: int = 0
+    dead: int = 0
+    recorded: int = 0
+
+
+def gateway_state() -> GatewayState:
+    """One short question to the gateway's metrics."""
     try:
         url = gateway_url()
     except VeenError:
-        return "down", "not running"
+        return GatewayState(is_up=False, where="not running")
     parts = urlsplit(url)
-    kind: Any = (
-        http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    )
+    kind: Any = http.client.HTTPConnection
+    if parts.scheme == "https":
+        kind = http.client.HTTPSConnection
     link: http.client.HTTPConnection = kind(parts.hostname, parts.port, timeout=HEALTH_TIMEOUT_S)
     try:
-        link.request("GET", "/healthz")
-        status = link.getresponse().status
+        link.request("GET", "/metrics")
+        answer = link.getresponse()
+        text = answer.read(METRICS_BYTES_MAX).decode(errors="replace")
     except (OSError, http.client.HTTPException):
-        return "down", f"{url} does not answer"
+        return GatewayState(is_up=False, where=f"{url} does not answer")
     finally:
         link.close()
-    return ("up", url) if status == 200 else ("down", f"{url} answers {status}")
+    if answer.status != 200:
+        return GatewayState(is_up=False, where=f"{url} answers {answer.status}")
+    found = {name: int(float(value)) for name, value in _GAUGE.findall(text)}
+    return GatewayState(
+        is_up=True,
+        where=url,
+        pending=found.get("pending", 0),
+        dead=found.get("dead_letters_total", 0),
+        recorded=found.get("recorded_total", 0),
+    )
 
 
 class IngestPage:
@@ -156,13 +180,12 @@ class IngestPage:
     def show(self, request: HttpRequest) -> HttpResponse:
         """As of now."""
         lakes = stream_lakes()
-        word, where = gateway_state()
         context = {
             **self._site.each_context(request),
             "title": self.title,
             "lakes": lakes,
             "behind": sum(one.behind for one in lakes),
             "waiting": waiting(),
-            "gateway": {"word": word, "where": where},
+            "gateway": gateway_state(),
         }
         return TemplateResponse(request, "admin/recorder/ingest.html", context)

@@ -18,6 +18,7 @@ from recorder.lake.folder import LakeFolder
 from recorder.lake.manifest import LakeFile, LakeManifest, Segment
 
 BATCH_ROWS: Final = 4_096
+BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +95,20 @@ def read_segment(
         raise StoreError(f"{path}: {flaw}", ErrorCode.DAMAGE) from flaw
     with file:
         groups, start = [], segment.from_seq
-        at = None
+        at, group_bytes = None, 0
         for number in range(file.num_row_groups):
             count = file.metadata.row_group(number).num_rows
             if start <= last and first <= start + count - 1:
                 groups.append(number)
+                group_bytes += file.metadata.row_group(number).total_byte_size
                 at = start if at is None else at
             start += count
         if at is None:
             return
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns)):
+        held = sum(file.metadata.row_group(number).num_rows for number in groups)
+        # Large payloads make smaller batches: memory is bounded in bytes, not in events.
+        batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES * held // max(1, group_bytes)))
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=list(columns)):
             begin, end = max(first - at, 0), min(last - at + 1, batch.num_rows)
             if begin < end:
                 yield batch.slice(begin, end - begin)

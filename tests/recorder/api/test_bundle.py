@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pytest_django import Settings as DjangoSettings
 
 from config.up_state import StateDir
 from hub.types import PublicKey
 from hub.wire.receipt import Receipt
+from recorder.admin_state import gateway_state
 from recorder.web_client import WebClient
 from tests.support.bundles import Up, free_port
 from tests.support.live_hub import until
@@ -151,3 +153,13 @@ def test_without_a_worker_a_replay_says_that_the_lake_is_behind(desk: Desk) -> N
     status, found, headers = desk.ask("GET", f"/api/record/replay?stream={STREAM}", "reader")
     assert (status, found["error_code"]) == (503, "lake_behind")
     assert int(headers["Retry-After"]) > 0
+
+
+def test_the_admin_page_shows_what_the_gateway_says_of_itself(
+    desk: Desk, settings: DjangoSettings
+) -> None:
+    desk.ask("POST", EVENTS, "producer", EVENT)
+    settings.VEEN_STATUS_FILE = desk.up.state.status
+    found = gateway_state()
+    assert (found.is_up, found.pending, found.dead) == (True, 0, 0)
+    assert found.recorded >= 1
