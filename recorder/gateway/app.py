@@ -185,9 +185,9 @@ class GatewayApp:
             return True  # Whoever opens it for writing can mend it.
 
     def _retire(self, current: set[PublicKey]) -> None:
-        """Close the desks of producers that are gone, once nothing of theirs is pending."""
+        """Close the desks of producers that are gone, once nobody waits for them."""
         for principal in self._desks.keys() - current:
-            if not self._desks[principal].state().pending:
+            if self._desks[principal].is_idle():
                 desk = self._desks.pop(principal)
                 self._loop.run_in_executor(None, desk.close)
 

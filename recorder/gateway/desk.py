@@ -59,6 +59,7 @@ class Jobs:
         self._waiting: deque[Job] = deque()
         self._bytes = 0
         self._is_awake = False
+        self._in_hand = False  # what was taken is not in the outbox yet
 
     def put(self, job: Job) -> bool:
         """Whether there was room for it."""
@@ -73,6 +74,7 @@ class Jobs:
     def take(self, timeout_s: float) -> list[Job]:
         """What has come in, waiting for the first; few enough to be authored in one go or two."""
         with self._changed:
+            self._in_hand = False
             self._changed.wait_for(lambda: self._waiting or self._is_awake, timeout_s)
             self._is_awake = False
             taken: list[Job] = []
@@ -81,7 +83,13 @@ class Jobs:
                 taken.append(self._waiting.popleft())
                 size += len(taken[-1].body)
             self._bytes -= size
+            self._in_hand = bool(taken)
         return taken
+
+    def is_idle(self) -> bool:
+        """Whether every request that came in was judged and placed."""
+        with self._changed:
+            return not self._waiting and not self._in_hand
 
     def wake(self) -> None:
         """Let `take` return empty-handed."""
@@ -141,6 +149,10 @@ class Desk:
         if lane is None:
             return LaneState(pending=0, sent=0, refused=0, trouble=self._trouble)
         return lane.state()
+
+    def is_idle(self) -> bool:
+        """Whether nobody waits for this desk and nothing it took lacks its receipt."""
+        return self._jobs.is_idle() and not self.state().pending
 
     def close(self) -> None:
         """Stop; what has no receipt stays in the outbox."""

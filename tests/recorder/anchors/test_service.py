@@ -131,14 +131,16 @@ def test_both_backends_are_used_where_both_are_configured(settings: Settings, pl
     assert [one.refusal for one in verdicts] == [None, None]
 
 
+def environment_of(root: Path) -> dict[str, str]:
+    """A state directory of its own, whatever the suite itself runs on."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
+    return {**ours, "VEEN_DATA_DIR": str(root / "state")}
+
+
 def veen(root: Path, hub: LiveHub, *args: str) -> tuple[int, dict[str, Any]]:
     """The real command on a state directory of its own."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("VEEN_")},
-        "VEEN_DATA_DIR": str(root / "state"),
-        "VEEN_HUB_URL": hub.url,
-        "VEEN_HUB_PK": hub.hub_pk.hex(),
-    }
+    hub_named = {"VEEN_HUB_URL": hub.url, "VEEN_HUB_PK": hub.hub_pk.hex()}
+    environment = environment_of(root) | hub_named
     done = subprocess.run(
         [sys.executable, "-m", "config.cli", "hub", "anchor", *args, "--json"],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
@@ -151,7 +153,7 @@ def test_the_command_anchors_in_the_bundle_and_without_one(hub: LiveHub, place: 
         (place / "state" / name).mkdir(parents=True)
     subprocess.run(
         [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-        cwd=ROOT, env={**os.environ, "VEEN_DATA_DIR": str(place / "state")}, check=True,
+        cwd=ROOT, env=environment_of(place), check=True,
     )  # fmt: skip
     code, made = veen(place, hub, "publish")
     assert code == 0, made

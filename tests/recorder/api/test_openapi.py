@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMITTED = ROOT / "docs" / "openapi.json"
 OURS = ("/api/record/", "/api/admin/")
 PICTURES = os.environ.get("TEST_PICTURES")  # where to put a picture of the page
+WORRIES = ("error", "warning")  # a remark, as on a field that wanted the focus, is none
 CHROMIUM = next(
     (path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None
 )
@@ -175,7 +176,7 @@ def test_the_try_it_page_works_offline_under_the_strict_policy(live_server: Live
     with api.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
+        page.on("console", lambda m: complaints.append(m.text) if m.type in WORRIES else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
