@@ -21,6 +21,7 @@ MAP: Final = 5
 NULL: Final = 0xF6
 FALSE: Final = 0xF4
 TRUE: Final = 0xF5
+_BSTR_U8: Final = 0x58
 DEPTH_MAX: Final = 16  # of overlay bodies; core objects are read field by field
 ITEMS_MAX: Final = 2**18  # of one overlay body: one byte can cost 70 bytes of memory
 
@@ -213,21 +214,34 @@ class Reader:
 
     def skip(self, depth: int = DEPTH_MAX) -> None:
         """Step over one well-formed item without building it."""
-        pending = [1]  # items still to come, innermost container last
-        while pending:
-            if pending[-1] == 0:
-                pending.pop()
-                continue
-            pending[-1] -= 1
+        data, end = self._data, len(self._data) - 1
+        outer: list[int] = []  # items still to come in the containers around this one
+        left = 1
+        while True:
+            while left == 0:
+                if not outer:
+                    return
+                left = outer.pop()
+            left -= 1
+            pos = self._pos
+            if pos < end:  # the two commonest heads: a small integer, a string of 24 to 255 bytes
+                first, length = data[pos], data[pos + 1]
+                if first < 24:
+                    self._pos = pos + 1
+                    continue
+                if first == _BSTR_U8 and 24 <= length < end - pos:
+                    self._pos = pos + 2 + length
+                    continue
             inside = self._skip_head()
             if inside is None:
                 continue
-            if len(pending) > depth:
+            if len(outer) >= depth:
                 raise WireError(f"byte {self._pos}: nested too deep")
             self._items_left -= inside
             if self._items_left < 0:
                 raise WireError(f"byte {self._pos}: too many items")
-            pending.append(inside)
+            outer.append(left)
+            left = inside
 
     def _skip_head(self) -> int | None:
         """Step over a scalar, or over a container's head giving the number of items inside."""
