@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NotRequired, Self, TypedDict, Unpack
 
 from hub.canonical_json import Encodable
 from hub.client import OutboxReader
@@ -51,6 +51,18 @@ class RecorderState:
     pending: int | None  # authored, without receipt; known to the draining process
     dead_letters: int
     trouble: VeenError | None
+
+
+class EventFields(TypedDict):
+    """What `record` takes; None is as good as nothing."""
+
+    event_type: str
+    subject_id: str
+    payload: NotRequired[Encodable]
+    origin: NotRequired[str | None]  # the producer's name by default
+    event_time: NotRequired[str | None]  # like 2026-03-01T09:00:00.250Z; now by default
+    idempotency_key: NotRequired[str | None]
+    stream: NotRequired[str | None]  # refused unless the event type belongs there
 
 
 class Recorder:
@@ -101,68 +113,27 @@ class Recorder:
 
     # -- recording
 
-    def record(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> None:
+    def record(self, **event: Unpack[EventFields]) -> None:
         """Have an event recorded; returns when it is in the spool.
 
         Raises RecordError for an event that is refused, and StoreError when the spool is full or
         cannot be written: then nothing was recorded.
         """
-        found = _given(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        self._append(found, wants_receipt=False)
+        self._append(_given(event), wants_receipt=False)
 
     def record_json(self, found: object) -> None:
         """As `record`, for an event as the gateway would take it; unknown keys are refused."""
         self._append(found, wants_receipt=False)
 
-    def submit(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> Future[Recorded]:
+    def submit(self, **event: Unpack[EventFields]) -> Future[Recorded]:
         """As `record`, with a future of the verified receipt."""
-        found = _given(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        return self.submit_json(found)
+        return self.submit_json(_given(event))
 
     def record_and_wait(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-        timeout: float | None = None,
+        self, *, timeout: float | None = None, **event: Unpack[EventFields]
     ) -> Recorded:
         """As `record`, but returns with the receipt; TimeoutError leaves the event on its way."""
-        future = self.submit(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        return future.result(timeout)
+        return self.submit(**event).result(timeout)
 
     def submit_json(self, found: object) -> Future[Recorded]:
         """As `submit`, for an event as the gateway would take it; unknown keys are refused."""
@@ -362,8 +333,8 @@ def _closed() -> VeenError:
     return VeenError(ErrorCode.CONFIG, "the recorder is closed; the event was not recorded")
 
 
-def _given(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _given(event: EventFields) -> dict[str, object]:
+    return {name: value for name, value in event.items() if value is not None}
 
 
 def _until(is_true: Callable[[], bool], end: float | None) -> bool:
