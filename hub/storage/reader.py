@@ -212,11 +212,11 @@ class LogReader:
             where, fd = self._where(span[0]), self._segment_fd(span[0].segment)
             data = self._disk.pread(fd, _end_of(span[-1]) - base, base)
             for position in span:
-                msg = frames.read_frame(data, position.msg_offset - base, where, base)
-                receipt = frames.read_frame(data, position.receipt_offset - base, where, base)
-                if (msg.kind, receipt.kind) != (frames.MSG, frames.RECEIPT):
-                    raise Damage(where, position.msg_offset, "another kind of frame")
-                found.append((receipt.payload, msg.payload))
+                msg = frames.read_payload(data, position.msg_offset - base, frames.MSG, where)
+                receipt = frames.read_payload(
+                    data, position.receipt_offset - base, frames.RECEIPT, where
+                )
+                found.append((receipt, msg))
         return found
 
     def _frame(self, segment: int, offset: int, payload_bytes: int) -> frames.Frame:
