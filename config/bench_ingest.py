@@ -7,14 +7,12 @@ opening, the HPKE opening of each message [interfaces, Benchmarks].
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +21,7 @@ from config.celery import LAKE_TICK_S
 from config.java import choose_java, launch_home
 from hub import mmr
 from hub.authoring import open_message
+from hub.bench.cores import core_count, timed_on_all_cores
 from hub.crypto.hpke import DhSecret
 from hub.types import PublicKey
 from hub.wire.msg import Msg
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 QUICK_EVENTS: Final = 100_000
 FULL_EVENTS: Final = 1_000_000
 LOAD_PER_S: Final = 500
-_START_S: Final = 120
 
 Say = Callable[[str], None]
 
@@ -89,7 +87,7 @@ def _figures(spark: SparkSession, folder: Path, log: BenchLog, say: Say) -> dict
         if opens in tenths
     }
     return {
-        "cores": os.cpu_count(),
+        "cores": core_count(),
         "events_per_s": round(rates[False]),
         "events_per_s_opening": round(rates[True]),
         "ceiling_per_s": round(ceiling),
@@ -126,41 +124,28 @@ def _timed(spark: SparkSession, plan: IngestPlan, count: int) -> float:
 
 
 def _ceiling_per_s(log: BenchLog, count: int, *, opens: bool) -> float:
-    """The cryptography alone, one process for each core, all starting at once."""
-    cores = os.cpu_count() or 1
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(cores + 1)
-    workers = [
-        context.Process(target=_ceiling_worker, args=(log, count // cores, opens, barrier))
-        for _ in range(cores)
-    ]
-    for worker in workers:
-        worker.start()
-    barrier.wait(_START_S)
-    started = time.perf_counter()
-    barrier.wait(_START_S)
-    took_s = time.perf_counter() - started
-    for worker in workers:
-        worker.join()
-    return count // cores * cores / took_s
+    """The cryptography alone on objects in memory, on all cores."""
+    share = count // core_count()
+    return share * core_count() / timed_on_all_cores(_ceiling, log, share, opens)
 
 
-def _ceiling_worker(log: BenchLog, count: int, opens: bool, barrier: Barrier) -> None:
+def _ceiling(log: BenchLog, count: int, opens: bool) -> Callable[[], None]:
     source = HubFiles(data_dir=log.data_dir).open()
-    entries = [entry for block in source.blocks(log.label, 1, count) for entry in block]
+    decoded = [Msg.decode(msg) for block in source.blocks(log.label, 1, count) for _, msg in block]
     source.close()
-    decoded = [Msg.decode(msg) for _, msg in entries]
-    secrets = [DhSecret(log.secret)] if opens else []
-    peaks: list[bytes] = []
-    gc.disable()
-    barrier.wait(_START_S)
-    for size, msg in enumerate(decoded):
-        msg.check_ct_hash()
-        mmr.append(peaks, size, msg.leaf_hash())
-        mmr.root(peaks)
-        if opens:
-            open_message(msg, profile=PRODUCT, secret=secrets)
-    barrier.wait(_START_S)
+    secrets = [DhSecret(log.secret)]
+
+    def check() -> None:
+        peaks: list[bytes] = []
+        gc.disable()
+        for size, msg in enumerate(decoded):
+            msg.check_ct_hash()
+            mmr.append(peaks, size, msg.leaf_hash())
+            mmr.root(peaks)
+            if opens:
+                open_message(msg, profile=PRODUCT, secret=secrets)
+
+    return check
 
 
 def _lag(spark: SparkSession, folder: Path, seconds: int) -> dict[str, Any]:

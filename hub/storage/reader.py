@@ -149,6 +149,10 @@ class LogReader:
             self._sound(label, lambda: proof.verify(leaves, self.root_at(label, size)))
         return proof
 
+    def node(self, label: Label, height: int, index: int) -> bytes:
+        """A stored node of the MMR; who uses it checks the root it leads to."""
+        return self._steady(lambda: self._files.node(label, height, index))
+
     def _node(self, label: Label) -> Callable[[int, int], bytes]:
         return lambda height, index: self._files.node(label, height, index)
 
