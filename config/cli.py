@@ -66,7 +66,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Assurance and development": {
         "selftest": Entry("hub.cli.selftest:selftest", "Acceptance tests on temporary hubs."),
-        "bench": Entry("hub.cli.bench:bench", "Measure, with ratios from one run."),
+        "bench": Entry("config.bench:bench", "Measure, with ratios from one run."),
         "test": Entry("config.dev:test", "Run the test suite."),
         "lint": Entry("config.dev:lint", "Run every static check."),
         "fix": Entry("config.dev:fix", "Repair what the linters can repair."),

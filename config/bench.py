@@ -1,0 +1,25 @@
+"""`veen bench NAME`: one JSON object with the ratios of one run [interfaces, Benchmarks]."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from hub.cli.lazy import LazyTable, Row
+from hub.cli.output import examples
+
+ROWS: Final[dict[str, Row]] = {
+    "hub": Row("hub.cli.bench:hub", "Submits, batches, proofs and restart of a hub."),
+    "verify": Row("hub.cli.bench_verify:verify", "A log range offline, on all cores."),
+    "ingest": Row("config.bench_ingest_cli:ingest", "Committed log to lake, and its lag."),
+}
+
+
+@click.group(
+    cls=LazyTable,
+    rows=ROWS,
+    epilog=examples("veen bench hub --quick", "veen bench hub --json > bench.json"),
+)
+def bench() -> None:
+    """Measure this machine: ratios of one run, never bare times."""
