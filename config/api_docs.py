@@ -5,7 +5,7 @@ The page keeps its script in a file of its own, so it needs no exception from th
 
 from __future__ import annotations
 
-from drf_spectacular.renderers import OpenApiJsonRenderer
+from drf_spectacular.renderers import OpenApiJsonRenderer2
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny
@@ -18,7 +18,7 @@ class SchemaView(SpectacularAPIView):
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
-    renderer_classes = [OpenApiJsonRenderer]  # noqa: RUF012 - as the framework declares it
+    renderer_classes = [OpenApiJsonRenderer2]  # noqa: RUF012 - as the framework declares it
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *_args: object, **_kwargs: object) -> Response:
@@ -32,3 +32,4 @@ class DocsView(SpectacularSwaggerSplitView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
     url_name = "api-schema"
+    template_name = "console/api_docs.html"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from recorder.api_schemas import SCHEMAS
+
 BODY_BYTES_MAX: Final = 1024 * 1024
 
 REST_FRAMEWORK: Final[dict[str, Any]] = {
@@ -23,11 +25,25 @@ REST_FRAMEWORK: Final[dict[str, Any]] = {
 
 SPECTACULAR_SETTINGS: Final[dict[str, Any]] = {
     "TITLE": "VEEN",
-    "DESCRIPTION": "Record events, replay them with proofs, and administer the recorder.",
+    "DESCRIPTION": "Record events, replay them with proofs, and administer the recorder. Hashes, "
+    "labels and ids are lower-case hex, byte strings standard base64 with padding. Every error is "
+    "one object with `error_code` and `message`.",
     "VERSION": "1",
+    "OAS_VERSION": "3.0.3",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SERVE_AUTHENTICATION": [],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": False, "persistAuthorization": False},
+    "PREPROCESSING_HOOKS": ["config.api_schema.without_aliases"],
+    "POSTPROCESSING_HOOKS": [],
+    "APPEND_COMPONENTS": {
+        "schemas": SCHEMAS,
+        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+    },
+    "TAGS": [
+        {"name": "record", "description": "Events, replay, streams and checkpoints."},
+        {"name": "admin", "description": "Acts of administrators, executed and recorded."},
+    ],
 }

@@ -39,14 +39,15 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "status": Entry("config.up:status", "Show addresses, hub key and processes."),
         "doctor": Entry("config.doctor:doctor", "Check what this machine offers and lacks."),
         "config": Entry("config.settings_cli:config", "Show and check the settings."),
+        "backup": Entry("recorder.cli.backup:backup", "Create, verify and restore backups."),
     },
     "Hub and streams": {
-        "hub": Entry("hub.cli.hub:hub", "Run and maintain a hub."),
+        "hub": Entry("recorder.cli.anchor:hub", "Run and maintain a hub."),
         "stream": Entry("recorder.cli.stream:stream", "Read a stream; create, list, keys."),
         "label-class": Entry("hub.cli.labelclass:label_class", "Classes of labels."),
     },
     "Recorder": {
-        "recorder": Entry("recorder.cli.recorder:recorder", "Record, replay, prove events."),
+        "recorder": Entry("recorder.cli.group:recorder", "Record, replay, prove events."),
     },
     "Keys and capabilities": {
         "token": Entry("recorder.cli.token:token", "API tokens: create, list, revoke."),
@@ -156,11 +157,17 @@ class Failure(NamedTuple):
 
 def _judge(error: BaseException) -> Failure:
     """The one place where an exception becomes an exit code."""
-    from hub.errors import ERRORS, VeenError  # noqa: PLC0415 - not needed when all goes well
+    from hub.errors import (  # noqa: PLC0415 - not needed when all goes well
+        ERRORS,
+        VeenError,
+        WireError,
+    )
 
     if isinstance(error, VeenError):
         info = ERRORS[error.code]
-        return Failure(info.exit_code, error.code, error.detail or info.sentence, info.remedy)
+        # Read here and found wrong; a hub's refusal of what we sent has the same code.
+        exit_code = EXIT_PROTOCOL if isinstance(error, WireError) else info.exit_code
+        return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
     if isinstance(error, click.ClickException):
         return Failure(EXIT_USAGE, "usage", error.format_message())
     if isinstance(error, TimeoutError):

@@ -117,6 +117,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["config.formats"]  # times as the log prints them
 
 # Served straight from the packages: no copy that could be stale or half made.
 STATIC_URL = "static/"
@@ -137,6 +138,11 @@ VEEN_TRUST_PK_FILE = STATE.trust_pk
 VEEN_READ_TOKEN_FILE = STATE.secret("web.token")
 VEEN_ADMIN_TOKEN_FILE = STATE.secret(ADMIN_TOKEN)
 VEEN_INDEX_REFRESH_S = 5
+VEEN_HUB_DIR = STATE.hub
+VEEN_ANCHOR_FILE = VEEN.anchor_file or STATE.root / "anchors" / "manifests.anchor"
+VEEN_ANCHOR_TSA_URL = VEEN.anchor_tsa_url
+VEEN_ANCHOR_TSA_CERT = VEEN.anchor_tsa_cert
+VEEN_ANCHOR_ALLOW = VEEN.anchor_allow
 VEEN_LAKE_DIR = STATE.root / "lake"
 VEEN_LAKE_LAUNCHER = "config.lake_launcher.CeleryLake"
 VEEN_AUTHOR_SOCKET = STATE.author_socket

@@ -85,6 +85,14 @@ class Settings:
     segment_bytes: int = setting(Integer(1 << 20, 1 << 34), 1 << 28, "size of a log segment")
     queue_max: int = setting(Integer(64, 1 << 20), 4096, "messages waiting before E.BUSY")
     log_submits: bool = setting(Flag(), default=True, meaning="one JSON log line per submit")
+    anchor_file: Path | None = setting(
+        PathName(), None, "append-only anchor file, best on another disk; in data_dir if unset"
+    )
+    anchor_tsa_url: str | None = setting(Text(), None, "RFC 3161 authority that stamps manifests")
+    anchor_tsa_cert: Path | None = setting(PathName(), None, "PEM certificates it must chain to")
+    anchor_allow: tuple[str, ...] = setting(
+        TextList(), (), "further host:port an anchor may be sent to, such as a private address"
+    )
     database_url: str | None = setting(
         Text(), None, "postgresql://...; SQLite in data_dir if unset"
     )
@@ -219,6 +227,10 @@ def _check(into: _Collector, settings: Settings) -> None:
             "config.E011",
             f"bind {settings.bind} is reachable from outside and needs tls_cert and tls_key.",
         )
+    if (settings.anchor_tsa_url is None) != (settings.anchor_tsa_cert is None):
+        into.refuse("config.E014", "anchor_tsa_url and anchor_tsa_cert go together.")
+    if settings.anchor_tsa_url is not None and settings.zone == "offline":
+        into.refuse("config.E015", "nothing goes out of the offline zone: no anchor_tsa_url there.")
     if settings.database_url and urlsplit(settings.database_url).password:
         into.refuse(
             "config.E012", "database_url carries a password; give it by database_password_file."

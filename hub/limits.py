@@ -25,6 +25,8 @@ class Limits:
     stream_limit_max: int = 10_000
     queue_max: int = 4096  # messages between the socket and the log, over all connections
     commit_entries_max: int = 100  # group commit: so many entries for one fdatasync
+    refusals_per_s: int = 100  # per address and worker: messages whose signature work was wasted
+    refusals_burst: int = 1000
     core_attachment_quota_bytes: int = 1024 * 1024 * 1024
 
     def published(self) -> dict[str, int]:

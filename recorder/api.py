@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from hub.types import ManifestId
-from recorder import queries
+from recorder import api_docs, queries
 from recorder.api_view import ApiView, b64, check_parameters
 from recorder.auth import EVERY_ROLE, PRODUCER, READERS, caller_of
 from recorder.codes import RecordCode, RecordError
@@ -25,6 +25,7 @@ class Streams(ApiView):
     """The streams a caller may see; a producer sees what it needs to write to its own."""
 
     roles = EVERY_ROLE
+    operations = {"GET": api_docs.STREAMS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """List them by name."""
@@ -52,6 +53,7 @@ class Manifests(ApiView):
     """A signed checkpoint manifest and the rotation records that lead to its key."""
 
     roles = READERS
+    operations = {"GET": api_docs.MANIFEST}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request, manifest_id: str) -> Response:
         """By id, or the newest."""

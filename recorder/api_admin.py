@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from hub.canonical_json import Value
 from hub.errors import ErrorCode, VeenError
-from recorder import queries, services
+from recorder import api_docs, queries, services
 from recorder.api_view import ApiView, b64, check_parameters
 from recorder.auth import ADMINS, caller_of
 from recorder.codes import Detail, RecordCode, RecordError
@@ -39,6 +39,7 @@ class Acts(ApiView):
     """Ask for an act, or list those that were asked for."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.ACTS, "POST": api_docs.ASK_ACT}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """The newest first."""
@@ -75,6 +76,7 @@ class OneAct(ApiView):
     """An act and how far it is; `wait` holds the answer back until it is over."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.ACT}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request, act_id: uuid.UUID) -> Response:
         """By id."""
@@ -91,6 +93,7 @@ class Checkpoints(ApiView):
     """A signed manifest of everything, now."""
 
     roles = ADMINS
+    operations = {"POST": api_docs.CHECKPOINT}  # noqa: RUF012 - a ClassVar of the base
 
     def post(self, request: Request) -> Response:
         """Made, recorded and shown."""
@@ -121,6 +124,7 @@ class Streams(ApiView):
     """All streams as they are set up; their heads are at /api/record/streams."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.ADMIN_STREAMS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
@@ -131,6 +135,7 @@ class Producers(ApiView):
     """All keys of all producers, also those that have ended."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.PRODUCERS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
@@ -141,6 +146,7 @@ class Tokens(ApiView):
     """All tokens by name; their text is nowhere."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.TOKENS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
@@ -151,6 +157,7 @@ class Readers(ApiView):
     """Those to whom stream secrets are wrapped, and which."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.READERS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """Oldest first."""

@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
+from recorder import api_docs
 from recorder.api_view import ApiView
 from recorder.codes import RecordCode, RecordError
 from recorder.hub_reads import hub_unavailable
@@ -45,6 +46,8 @@ class RecordEvents(ApiView):
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
+    reads_body = False
+    operations = {"POST": api_docs.RECORD_EVENTS}  # noqa: RUF012 - a ClassVar of the base
 
     def post(self, request: Request) -> HttpResponseBase:
         """Forward, and stream the answer back."""

@@ -10,7 +10,7 @@ import uuid
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from recorder import queries, services
+from recorder import api_docs, queries, services
 from recorder.api_admin import body_of, listed
 from recorder.api_view import ApiView, check_parameters
 from recorder.auth import ADMINS
@@ -22,6 +22,7 @@ class LakeJobs(ApiView):
     """Runs of seal and audit."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.LAKE_JOBS}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> Response:
         """The newest first."""
@@ -32,6 +33,7 @@ class OneJob(ApiView):
     """One run and how far it is."""
 
     roles = ADMINS
+    operations = {"GET": api_docs.LAKE_JOB}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
         """By id."""
@@ -47,6 +49,7 @@ class CancelJob(ApiView):
     """Stop a run."""
 
     roles = ADMINS
+    operations = {"POST": api_docs.CANCEL_LAKE_JOB}  # noqa: RUF012 - a ClassVar of the base
 
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         """The job as it is then; one that was over is not changed."""

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 
-from recorder import replay_params, services
+from recorder import api_docs, replay_params, services
 from recorder.api_view import ApiView
 from recorder.auth import ADMIN, READERS, Caller, caller_of
 from recorder.event import format_time
@@ -26,6 +26,7 @@ class ReplayEvents(ApiView):
     """Events of streams by range or window, in order, with receipts and, on request, proofs."""
 
     roles = READERS
+    operations = {"GET": api_docs.REPLAY}  # noqa: RUF012 - a ClassVar of the base
 
     def get(self, request: Request) -> StreamingHttpResponse:
         """Refusals come before the first byte; a fault later cuts the answer before its end."""

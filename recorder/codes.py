@@ -104,6 +104,8 @@ class ApiError(VeenError):
 class RecordError(ApiError):
     """A refusal of the recorder, as its API words it."""
 
+    error_code: RecordCode
+
     def __init__(
         self,
         error_code: RecordCode,

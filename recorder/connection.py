@@ -8,10 +8,9 @@ never holds the routing key. A reader's file has no producer and no cap_token.
 
 from __future__ import annotations
 
-import binascii
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -24,11 +23,11 @@ from hub.wire import readerkey
 from hub.wire.captoken import CapToken
 from hub.wire.readerkey import ReaderKeyRecord
 from recorder.event import check_event_type
+from recorder.json_fields import Fields, text_of
 
 VER: Final = 1
 CONNECTION_BYTES_MAX: Final = 4_194_304
 NAME_CHARACTERS_MAX: Final = 128
-_HEX32: Final = re.compile(r"[0-9a-f]{64}")
 _URL: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(?:/[A-Za-z0-9._~/-]*)?")
 _REQUIRED: Final = frozenset(
     {"ver", "hub_url", "hub_pk", "hub_id", "trust_pk", "recorder_admin_pk", "streams"}
@@ -172,7 +171,7 @@ class Connection:
         """Read a file, or raise a VeenError that says where it is wrong."""
         if len(data) > CONNECTION_BYTES_MAX:
             raise WireError(f"a connection file of {len(data)} bytes", ErrorCode.SIZE)
-        fields = _Fields(canonical_json.parse(data), "", _REQUIRED, _OPTIONAL)
+        fields = Fields(canonical_json.parse(data), "", _REQUIRED, _OPTIONAL)
         if fields.value("ver") != VER:
             raise WireError("/ver: unknown version of a connection file")
         return cls(
@@ -197,7 +196,7 @@ class Connection:
 def _read_producer(found: Value) -> ProducerKey | None:
     if found is None:
         return None
-    fields = _Fields(found, "/producer", frozenset({"name"}), frozenset({"key", "key_file"}))
+    fields = Fields(found, "/producer", frozenset({"name"}), frozenset({"key", "key_file"}))
     return ProducerKey(
         name=fields.text("name"),
         key=None if fields.value("key") is None else fields.hex32("key"),
@@ -205,7 +204,7 @@ def _read_producer(found: Value) -> ProducerKey | None:
     )
 
 
-def _read_token(fields: _Fields) -> CapToken | None:
+def _read_token(fields: Fields) -> CapToken | None:
     if fields.value("cap_token") is None:
         return None
     return CapToken.decode(fields.base64("cap_token"))
@@ -213,9 +212,9 @@ def _read_token(fields: _Fields) -> CapToken | None:
 
 def _read_stream(found: Value, where: str) -> StreamEntry:
     required = frozenset({"name", "label", "event_types", "reader_key"})
-    fields = _Fields(found, where, required, frozenset())
+    fields = Fields(found, where, required, frozenset())
     types = [
-        _text(item, f"{where}/event_types/{index}")
+        text_of(item, f"{where}/event_types/{index}")
         for index, item in enumerate(fields.items("event_types"))
     ]
     return StreamEntry(
@@ -224,57 +223,6 @@ def _read_stream(found: Value, where: str) -> StreamEntry:
         event_types=tuple(types),
         reader_key=ReaderKeyRecord.decode(fields.base64("reader_key")),
     )
-
-
-class _Fields:
-    """An object with known keys, read strictly; null counts as absent."""
-
-    def __init__(
-        self, found: Value, where: str, required: frozenset[str], optional: frozenset[str]
-    ) -> None:
-        if not isinstance(found, dict):
-            raise WireError(f"{where or '/'}: expected an object")
-        unknown = found.keys() - required - optional
-        if unknown:
-            raise WireError(f"{where}/{min(unknown)}: unknown key")
-        missing = [key for key in sorted(required) if found.get(key) is None]
-        if missing:
-            raise WireError(f"{where}/{missing[0]}: required")
-        self._found = found
-        self._where = where
-
-    def value(self, key: str) -> Value:
-        return self._found.get(key)
-
-    def text(self, key: str) -> str:
-        return _text(self._found.get(key), f"{self._where}/{key}")
-
-    def text_or_none(self, key: str) -> str | None:
-        return None if self._found.get(key) is None else self.text(key)
-
-    def hex32(self, key: str) -> bytes:
-        text = self.text(key)
-        if not _HEX32.fullmatch(text):
-            raise WireError(f"{self._where}/{key}: expected 64 lower-case hex digits")
-        return bytes.fromhex(text)
-
-    def base64(self, key: str) -> bytes:
-        try:
-            return b64decode(self.text(key), validate=True)
-        except (binascii.Error, ValueError) as flaw:
-            raise WireError(f"{self._where}/{key}: not base64") from flaw
-
-    def items(self, key: str) -> list[Value]:
-        value = self._found.get(key)
-        if not isinstance(value, list):
-            raise WireError(f"{self._where}/{key}: expected a list")
-        return value
-
-
-def _text(found: Value, where: str) -> str:
-    if not isinstance(found, str):
-        raise WireError(f"{where}: expected text")
-    return found
 
 
 def _base64(data: bytes) -> str:

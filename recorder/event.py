@@ -70,6 +70,11 @@ def format_time(millis: int) -> str:
     return f"{(_EPOCH + millis * _MILLISECOND).isoformat(timespec='milliseconds')[:23]}Z"
 
 
+def fit_text(text: str) -> str:
+    """A text cut to what subject_id and origin may hold."""
+    return text.replace("\0", "").encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+
+
 def check_event_type(event_type: str) -> None:
     """Raise E.FORMAT unless it is 1 to 128 of the allowed characters."""
     if not _EVENT_TYPE.fullmatch(event_type):
@@ -250,6 +255,11 @@ def read_incoming(found: object, *, now_ms: int, default_origin: str, prefix: st
 def content_of(found: object) -> bytes:
     """What an idempotency key stands for: the canonical JSON of what the client sent."""
     return canonical_json.encode(found, depth_max=canonical_json.DEPTH_MAX + 1)
+
+
+def stored_key(idempotency_key: str) -> str:
+    """An idempotency key as an outbox keeps it: any text, in one size."""
+    return f"i/{h(idempotency_key.encode()).hex()}"
 
 
 def check_size(body: bytes, event_bytes_max: int) -> None:

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from hub.client import Draft, HubClient, Producer, RefusedError
 from hub.client.author import Item
-from hub.client.producer import AUTHORITY, TRANSIENT
+from hub.client.outcome import AUTHORITY, TRANSIENT
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.label import stream_id

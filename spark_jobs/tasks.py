@@ -6,6 +6,7 @@ answer like any other, so that one bad stream does not fail the job of the other
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -53,20 +54,9 @@ def run_tasks(
     """The answers of all tasks, in their order; `work` and `tasks` travel to the executors."""
     if not tasks:
         return []
-    context = spark.sparkContext
-    group = f"veen-{uuid.uuid4()}"
-    context.setJobGroup(group, work.__name__, interruptOnCancel=True)
-    context.setLocalProperty("spark.scheduler.pool", control.pool)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    watch = _Watch(context, group, len(tasks), control)
-    try:
+    with watched(spark.sparkContext, work.__name__, len(tasks), control):
         rows = numbers.mapInArrow(_mapper(list(tasks), work), _SCHEMA).collect()
-    except Exception:
-        if watch.was_cancelled:
-            raise CancelledError from None
-        raise
-    finally:
-        watch.end()
     answers: list[Answer | VeenError] = [VeenError(ErrorCode.INTERNAL)] * len(tasks)
     assert len(rows) == len(tasks), "each task gives one answer"
     for number, data, code, detail in rows:
@@ -76,6 +66,23 @@ def run_tasks(
             else VeenError(ErrorCode(code), detail)
         )
     return answers
+
+
+@contextlib.contextmanager
+def watched(context: SparkContext, name: str, total: int, control: JobControl) -> Iterator[None]:
+    """The jobs started inside form one group: shown, stopped and accounted for together."""
+    group = f"veen-{uuid.uuid4()}"
+    context.setJobGroup(group, name, interruptOnCancel=True)
+    context.setLocalProperty("spark.scheduler.pool", control.pool)
+    watch = _Watch(context, group, total, control)
+    try:
+        yield
+    except Exception:
+        if watch.was_cancelled:
+            raise CancelledError from None
+        raise
+    finally:
+        watch.end()
 
 
 def _mapper(

@@ -1,4 +1,4 @@
-"""Single submits by wrk: 64 connections, one MSG each [interfaces, Benchmarks]."""
+"""Requests by wrk, each body once: by default 64 connections of submits [interfaces]."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 CONNECTIONS: Final = 64
+_CBOR: Final = {"Content-Type": "application/cbor"}
 _SCRIPT: Final = """
 local bodies, position = {}, 0  -- wrk asks for one request before the run and drops it
 wrk.method = "POST"
-wrk.path = "/submit"
-wrk.headers["Content-Type"] = "application/cbor"
+wrk.path = os.getenv("VEEN_BENCH_PATH")
+for name, value in os.getenv("VEEN_BENCH_HEADERS"):gmatch("([^:\\n]+): ([^\\n]+)") do
+  wrk.headers[name] = value
+end
 function setup(thread) thread:set("file", os.getenv("VEEN_BENCH_BODIES")) end
 function init(args)
   local input = io.open(file, "rb")
@@ -75,16 +78,30 @@ def write_bodies(path: Path, bodies: Iterable[bytes]) -> None:
             out.write(struct.pack(">I", len(body)) + body)
 
 
-def run(url: str, bodies: Path, folder: Path, seconds: int) -> Load:
-    """Send each body at most once over 64 connections of one thread, for `seconds`."""
-    script = folder / "submit.lua"
+def run(
+    url: str,
+    bodies: Path,
+    folder: Path,
+    seconds: int,
+    *,
+    path: str = "/submit",
+    headers: Mapping[str, str] = _CBOR,
+    connections: int = CONNECTIONS,
+) -> Load:
+    """Send each body at most once over the connections of one thread, for `seconds`."""
+    script = folder / "post.lua"
     script.write_text(_SCRIPT, "utf-8")
     done = subprocess.run(  # noqa: S603 - our own arguments
-        [_binary(), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(script), url],
+        [_binary(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url],
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, "VEEN_BENCH_BODIES": str(bodies)},
+        env={
+            **os.environ,
+            "VEEN_BENCH_BODIES": str(bodies),
+            "VEEN_BENCH_PATH": path,
+            "VEEN_BENCH_HEADERS": "\n".join(f"{name}: {text}" for name, text in headers.items()),
+        },
     )
     line = next(row for row in done.stdout.splitlines() if row.startswith("VEEN "))
     said = json.loads(line.removeprefix("VEEN "))

@@ -1,4 +1,4 @@
-"""`veen bench NAME`: one JSON object with the ratios of one run [interfaces, Benchmarks]."""
+"""`veen bench hub`: one JSON object with the ratios of one run [interfaces, Benchmarks]."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ import json
 import click
 
 from hub.bench import hub as hub_bench
+from hub.cli.output import examples
 
 
-@click.group(epilog="Examples:\n\n  veen bench hub --quick\n\n  veen bench hub --json > bench.json")
-def bench() -> None:
-    """Measure this machine: ratios of one run, never bare times."""
-
-
-@bench.command(
-    epilog="Examples:\n\n  veen bench hub --quick\n\n  veen bench hub --json > bench.json"
-)
+@click.command(epilog=examples("veen bench hub --quick", "veen bench hub --json > bench.json"))
 @click.option("--quick", is_flag=True, help="Finish within 50 seconds (10^5 messages).")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON document.")
 def hub(*, quick: bool, as_json: bool) -> None:

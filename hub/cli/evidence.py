@@ -12,7 +12,7 @@ import click
 
 from hub.cli.output import emit, examples, json_option, note
 from hub.cli.place import Place, parse_key, pin_options
-from hub.errors import ERRORS, ErrorCode, VeenError
+from hub.errors import ERRORS, ErrorCode, ProofError, WireError
 
 if TYPE_CHECKING:
     from hub.verify import Evidence, Pins, Report
@@ -80,12 +80,15 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for path in listed:
         data = read_bytes(path.read_bytes())
-        kind, value = identify(data)
-        if kind == "CBOR Sequence" and isinstance(value, list):
-            kind = identify(value[0])[0]
+        try:
+            kind, value = identify(data)
+            if kind == "CBOR Sequence" and isinstance(value, list):
+                kind = identify(value[0])[0]
+        except WireError as flaw:
+            raise ProofError(f"{path} holds no evidence: {flaw.detail}") from flaw
         slot = _SLOTS.get(kind)
         if slot is None:
-            raise VeenError(ErrorCode.FORMAT, f"{path} is a {kind}, which nothing verifies alone")
+            raise ProofError(f"{path} is a {kind}, which nothing verifies alone")
         many = found.setdefault(slot, [])
         if data not in many:  # proofs of one stream come with the same manifest
             many.append(data)

@@ -15,6 +15,7 @@ from hub.cli.place import Place, data_dir_option, label_options
 
 _PATH = click.Path(path_type=Path)
 TRUST_FOLLOWS_S: Final = 5.0
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 @click.command(epilog=examples("veen hub checkpoint", "veen hub checkpoint --out m.manifest"))
@@ -134,26 +135,38 @@ def revoke_token(*, name: str, as_json: bool, data_dir: Path) -> None:
     emit(control.call(data_dir, "token_revoke", name=name), as_json=as_json)
 
 
+def _seconds(age: str) -> int:
+    number, unit = age[:-1], age[-1:]
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()):
+        raise click.UsageError("--older-than is a number with d, h, m or s, such as 30d")
+    return int(number) * _UNITS[unit]
+
+
 @click.command(
     epilog=examples(
-        "veen hub prune --stream record/demo/notes --before 1000 --reason 'retention 30 days'",
-        "veen hub prune --label HEX --before 1000 --reason 'ticket 7' --json",
+        "veen hub prune --label HEX --before 1000 --reason 'ticket 7'",
+        "veen hub prune --stream record/demo/notes --older-than 30d --reason 'policy 4' --json",
     )
 )
 @click.option("--stream", "name", help="Stream name.")
 @click.option("--label", metavar="HEX", help="Label instead of a name.")
-@click.option("--before", "before_seq", type=click.IntRange(1), required=True,
+@click.option("--before", "before_seq", type=click.IntRange(1),
               help="Payloads of earlier sequences go.")  # fmt: skip
+@click.option("--older-than", "age", metavar="AGE", help="Payloads older than 30d, 12h or 90s go.")
 @click.option("--reason", required=True, help="Recorded with the act.")
 @click.option("--data-dir", type=_PATH, help="The hub's data directory.")
 @label_options
 @json_option
 def prune(
-    *, name: str | None, label: str | None, before_seq: int, reason: str, data_dir: Path | None,
-    as_json: bool, place: Place,
+    *, name: str | None, label: str | None, before_seq: int | None, age: str | None, reason: str,
+    data_dir: Path | None, as_json: bool, place: Place,
 ) -> None:  # fmt: skip
     """Free the payload bytes of old messages; receipts and proofs remain."""
     from hub import control  # noqa: PLC0415
+
+    if (before_seq is None) == (age is None):
+        raise click.UsageError("give exactly one of --before and --older-than")
+    chosen = {"before_seq": before_seq} if age is None else {"older_than_s": _seconds(age)}
 
     def show(figures: dict[str, Any]) -> None:
         progress(" ".join(f"{name} {value}" for name, value in figures.items()))
@@ -164,8 +177,8 @@ def prune(
         on_progress=show,
         timeout_s=3600,
         label=place.label(name, label).hex(),
-        before_seq=before_seq,
         reason=reason,
+        **chosen,
     )
     progress_end()
     emit(answer, as_json=as_json)

@@ -53,6 +53,7 @@ def check_directory(
     """Also what `veen verify` does with a data directory; 7 when damage was found."""
     from hub.storage.fsck import run_fsck  # noqa: PLC0415
 
+    _check_exists(data_dir)
     try:
         report = run_fsck(
             data_dir,
@@ -73,6 +74,11 @@ def check_directory(
     return 0 if report.ok else _EXIT_VERIFICATION
 
 
+def _check_exists(data_dir: Path) -> None:
+    if not data_dir.is_dir():
+        raise click.UsageError(f"there is no directory {data_dir}; name it with --data-dir")
+
+
 def _place(finding: Finding) -> str:
     return " ".join(f"{name} {value}" for name, value in asdict(finding).items() if value != "")
 
@@ -88,6 +94,7 @@ def rebuild(*, as_json: bool, data_dir: Path) -> None:
     """Recreate every index from the segments; the hub must be stopped."""
     from hub.storage.rebuild import run_rebuild  # noqa: PLC0415
 
+    _check_exists(data_dir)
     try:
         report = run_rebuild(data_dir, progress=_progress)
     finally:

@@ -168,6 +168,9 @@ class Place:
         from hub import keystore  # noqa: PLC0415
 
         path = self.key_path(name)
+        if not path.exists():
+            detail = f"there is no key {path}; `veen keygen --name {path.stem}` makes one"
+            raise click.UsageError(detail)
         data = keystore.read_private(path)
         if keystore.is_keystore(data):
             return keystore.open_(data, self.passphrase())

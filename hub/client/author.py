@@ -28,7 +28,14 @@ class Item:
     content: bytes = b""  # what the key stands for; kept as its hash
 
 
-Placed = Entry | KeyedState  # what became of an Item: an entry of its own, or what its key knows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What became of an Item: its own new entry, what its key knows, or both."""
+
+    entry: Entry | None  # None where the key was known
+    state: KeyedState | None  # None where there is no key
+
+
 Made = tuple[Draft, authoring.Authored]
 
 
@@ -135,19 +142,19 @@ def _places(
     for item in items:
         if id(item) not in own:
             assert item.key is not None
-            placed.append(known[item.key])
+            placed.append(Placed(entry=None, state=known[item.key]))
             continue
         entry, note = own[id(item)]
-        if note is None:
-            placed.append(entry)
-            continue
-        state = KeyedState(
-            key=note.key,
-            content_hash=note.content_hash,
-            entry_id=entry.id,
-            receipt=None,
-            created_at=note.created_at,
-        )
-        known[note.key] = state
-        placed.append(replace(state, is_new=True))
+        state = None
+        if note is not None:
+            state = KeyedState(
+                key=note.key,
+                content_hash=note.content_hash,
+                entry_id=entry.id,
+                receipt=None,
+                created_at=note.created_at,
+            )
+            known[note.key] = state
+            state = replace(state, is_new=True)
+        placed.append(Placed(entry=entry, state=state))
     return placed

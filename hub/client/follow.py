@@ -58,7 +58,7 @@ class Follower:
                 self._head = self._prefix(from_seq - 1)
             next_seq = from_seq
             while to_seq is None or next_seq <= to_seq:
-                start = next_seq
+                start, promised = next_seq, self._promised()
                 for item in self._read_pages(next_seq):
                     if item.receipt.stream_seq == to_seq:
                         self._check_known_extends()
@@ -69,7 +69,8 @@ class Follower:
                 if next_seq > start:
                     self._remember()
                     continue
-                self._check_known_is_served(next_seq)
+                if promised >= next_seq:  # what came in meanwhile is no promise we asked about
+                    raise ProofError(f"the hub has signed {promised} and ends before it")
                 if poll_s is None:
                     return
                 else:
@@ -112,11 +113,10 @@ class Follower:
         for ours in known.statements:
             self._check_one_log(ours, self._head.receipt)
 
-    def _check_known_is_served(self, next_seq: int) -> None:
-        """A log that ends before what its hub has signed has lost, or hides, the rest."""
+    def _promised(self) -> int:
+        """The highest sequence the hub has signed; a log that ends before it hides the rest."""
         known = self._client.heads.get(self._label) if self._verify else None
-        if known is not None and known.last_stream_seq >= next_seq:
-            raise ProofError(f"the hub has signed {known.last_stream_seq} and ends before it")
+        return 0 if known is None else known.last_stream_seq
 
     def _check_one_log(self, ours: Receipt, theirs: Receipt) -> None:
         """Raise unless one of two signed roots is that of a prefix of the other's log."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from hub.client.batch import batch_answers, batch_call
 from hub.client.chain import KeyChain
 from hub.client.follow import Follower, mmr_headers
 from hub.client.heads import EquivocationError, HeadStore, keep_evidence
-from hub.client.http import CBOR, CBOR_SEQ, OCTETS, Answer, Call, HubHttp, refusal_of
+from hub.client.http import CBOR, OCTETS, Answer, Call, HubHttp
 from hub.client.outbox import Outbox
 from hub.client.producer import Producer
 from hub.crypto.hashing import ATT_PUT, h
@@ -39,8 +40,6 @@ from hub.wire.receipt import Receipt
 
 if TYPE_CHECKING:
     from ssl import SSLContext
-
-_BATCH_ANSWER_ARRAY = 4  # major type of a RECEIPT; an error item is a map
 
 
 class HubClient:
@@ -139,17 +138,7 @@ class HubClient:
         if len(messages) == 1:
             yield from self.send_pipelined(messages)
             return
-        answer = self.http.call(
-            Call(method="POST", path="/submit", body=b"".join(messages), content_type=CBOR_SEQ)
-        )
-        items = cbor.split_sequence(answer.body, items_max=len(messages))
-        if len(items) != len(messages):
-            raise WireError(f"{len(items)} answers for {len(messages)} messages")
-        for item in items:
-            if item[0] >> 5 == _BATCH_ANSWER_ARRAY:
-                yield Receipt.decode(item)
-            else:
-                yield refusal_of(answer.status, item)
+        yield from batch_answers(self.http.call(batch_call(messages)).body, len(messages))
 
     def send_pipelined(self, messages: Sequence[bytes]) -> Iterator[Receipt | VeenError]:
         """Submit MSG bytes as single requests sent back to back, answers in order."""

@@ -7,10 +7,8 @@ stop at any point leaves both or neither [RESYNC0.4].
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from hub.crypto.hashing import h
@@ -87,12 +85,7 @@ class KeyTable:
 
     def find(self, keys: Iterable[str]) -> dict[str, KeyedState]:
         """The keys that are known."""
-        found = {}
-        for key in keys:
-            row = self._db.execute(f"SELECT {_COLUMNS} FROM keyed WHERE key = ?", (key,)).fetchone()  # noqa: S608 - our own columns
-            if row is not None:
-                found[key] = _state(row)
-        return found
+        return find_keys(self._db, keys)
 
     def add(self, notes: Sequence[tuple[int, KeyNote]]) -> None:
         """Keys of new entries."""
@@ -104,6 +97,10 @@ class KeyTable:
     def added(self, notes: Sequence[tuple[int, KeyNote]]) -> None:
         """The transaction of `add` was committed."""
         self._pending.update(entry_id for entry_id, _ in notes)
+
+    def is_pending(self, entry_id: int) -> bool:
+        """Whether an entry without receipt has a key."""
+        return entry_id in self._pending
 
     def of_entry(self, entry_id: int) -> str | None:
         """The key under which an entry was enqueued."""
@@ -128,10 +125,12 @@ class KeyTable:
         """An entry that was refused leaves no key."""
         self._db.execute("DELETE FROM keyed WHERE entry_id = ?", (entry_id,))
 
-    def forget(self, before: int) -> int:
+    def forget(self, before: int, prefix: str) -> int:
         """Drop settled keys made before a time; pending ones stay, however old."""
         return self._db.execute(
-            "DELETE FROM keyed WHERE created_at < ? AND receipt IS NOT NULL", (before,)
+            "DELETE FROM keyed WHERE created_at < ? AND receipt IS NOT NULL "
+            "AND substr(key, 1, ?) = ?",
+            (before, len(prefix), prefix),
         ).rowcount
 
     def marks(self) -> dict[str, int]:
@@ -151,6 +150,16 @@ class KeyTable:
         self._db.execute("DELETE FROM mark WHERE source = ?", (source,))
 
 
+def find_keys(db: sqlite3.Connection, keys: Iterable[str]) -> dict[str, KeyedState]:
+    """The keys that are known."""
+    found = {}
+    for key in keys:
+        row = db.execute(f"SELECT {_COLUMNS} FROM keyed WHERE key = ?", (key,)).fetchone()  # noqa: S608 - our own columns
+        if row is not None:
+            found[key] = _state(row)
+    return found
+
+
 def _state(row: _Row) -> KeyedState:
     key, content, entry_id, receipt, created_at = row
     return KeyedState(
@@ -160,32 +169,3 @@ def _state(row: _Row) -> KeyedState:
         receipt=None if receipt is None else Receipt.decode(receipt),
         created_at=created_at,
     )
-
-
-class KeyReader:
-    """Looks keys up in an outbox that another process holds; it changes nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def find(self, keys: Sequence[str]) -> dict[str, KeyedState]:
-        """The keys that are known now; none where there is no outbox yet."""
-        if not keys or not self._path.exists():
-            return {}
-        with self._open() as db:
-            found = {}
-            for key in keys:
-                row = db.execute(f"SELECT {_COLUMNS} FROM keyed WHERE key = ?", (key,)).fetchone()  # noqa: S608 - our own columns
-                if row is not None:
-                    found[key] = _state(row)
-            return found
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(
-                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
-            ) as db:
-                yield db
-        except sqlite3.Error as flaw:
-            raise StoreError(f"{self._path}: {flaw}") from flaw

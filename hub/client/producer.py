@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from hub.client.author import Author, Item, Placed
 from hub.client.draft import Draft
 from hub.client.keyed import KeyedState, Mark
 from hub.client.outbox import Entry, Outbox
+from hub.client.outcome import AUTHORITY, TRANSIENT, RefusedError, Submitted
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, ProofError, VeenError
 from hub.limits import DEFAULT as LIMITS
@@ -28,42 +28,13 @@ from hub.wire.receipt import Receipt
 if TYPE_CHECKING:
     from hub.client.hubclient import HubClient
 
-# The bytes are fine and the hub is not ready for them: the same bytes go out again.
-TRANSIENT: Final = frozenset(
-    {
-        ErrorCode.RATE,
-        ErrorCode.BUSY,
-        ErrorCode.STORE,
-        ErrorCode.INTERNAL,
-        ErrorCode.UNREACHABLE,
-        ErrorCode.PROTOCOL,  # a proxy's own page: the hub may have answered behind it
-    }
-)
-# Authored with an authority that is over; helps only if there is a newer one.
-AUTHORITY: Final = frozenset({ErrorCode.AUTH, ErrorCode.CAP, ErrorCode.TIME})
 _SEQ_DETAIL: Final = re.compile(r"next=(\d{1,20}) ack=(\d{1,20}) head=(\d{1,20})", re.ASCII)
 _REBUILDS_MAX: Final = 8
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 30.0
 
 
-class RefusedError(VeenError):
-    """The hub refused this entry for good; it stays in the outbox until withdrawn."""
-
-    def __init__(self, refusal: VeenError, entry: Entry) -> None:
-        super().__init__(refusal.code, refusal.detail, retry_after_s=refusal.retry_after_s)
-        self.entry = entry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
-    """A verified RECEIPT and the very MSG bytes that it is for."""
-
-    receipt: Receipt
-    msg_bytes: bytes
-
-
-OnSettled = Callable[[Sequence[tuple[Entry, "Submitted"]]], None]
+OnSettled = Callable[[Sequence[tuple[Entry, Submitted]]], None]
 
 
 class Producer:
@@ -90,6 +61,7 @@ class Producer:
         self.on_settled: OnSettled | None = None  # hears of receipts, in the sending thread
         self._retries_max = retries_max
         self._sleep = sleep
+        self._items_max = LIMITS.batch_items_max
         self._awaited: dict[int, Submitted | None] = {}  # entries whose caller waits here
 
     def __enter__(self) -> Self:
@@ -146,7 +118,7 @@ class Producer:
     def enqueue(self, drafts: Sequence[Draft]) -> list[int]:
         """Author messages and make them durable without sending; returns their outbox ids."""
         placed = self.enqueue_items([Item(draft=draft) for draft in drafts])
-        return [one.id for one in placed if isinstance(one, Entry)]
+        return [one.entry.id for one in placed if one.entry is not None]
 
     def enqueue_keyed(self, key: str, draft: Draft, content: bytes = b"") -> KeyedState:
         """Enqueue under a key; one that is known, pending or settled, is never enqueued again.
@@ -154,8 +126,8 @@ class Producer:
         The caller judges with `is_about` whether a known key was used for the same content.
         """
         (placed,) = self.enqueue_items([Item(draft=draft, key=key, content=content)])
-        assert isinstance(placed, KeyedState)
-        return placed
+        assert placed.state is not None
+        return placed.state
 
     def enqueue_items(self, items: Sequence[Item], *, mark: Mark | None = None) -> list[Placed]:
         """Author what is new and make it durable in one step, together with `mark`."""
@@ -169,9 +141,13 @@ class Producer:
         """The key under which a pending entry was enqueued."""
         return self._outbox.key_of(entry)
 
-    def forget_keys(self, before: int) -> int:
-        """Drop settled keys made before a time (seconds since 1970); returns how many."""
-        return self._outbox.forget_keys(before)
+    def draft(self, entry: Entry) -> Draft:
+        """What a pending entry was authored from."""
+        return self._outbox.draft(entry)
+
+    def forget_keys(self, before: int, prefix: str = "") -> int:
+        """Drop settled keys of this beginning made before a time (seconds since 1970)."""
+        return self._outbox.forget_keys(before, prefix)
 
     def marks(self) -> dict[str, int]:
         """How far each source has been taken over into the outbox."""
@@ -180,6 +156,10 @@ class Producer:
     def drop_mark(self, source: str) -> None:
         """Forget a source that is durably gone."""
         self._outbox.drop_mark(source)
+
+    def rest(self) -> None:
+        """Nothing is being sent: remove what is settled, so that others see it too."""
+        self._outbox.write_settled()
 
     def abandon(self) -> None:
         """In a forked child: let go of what the parent holds."""
@@ -228,14 +208,14 @@ class Producer:
         state, a later item could fit the hub's next client_seq and overtake the earlier ones.
         """
         entries = self._outbox.pending(
-            items_max=1 if alone else LIMITS.batch_items_max,
+            items_max=1 if alone else self._items_max,
             bytes_max=LIMITS.batch_bytes_max // 2,
         )
         seen: dict[Label, bool] = {}  # whether more than one entry of the label may go
         chosen = []
         for entry in entries:
             if entry.label not in seen:
-                seen[entry.label] = self._outbox.cursor(entry.label).settled_seq > 0
+                seen[entry.label] = self.is_known(entry.label)
                 chosen.append(entry)
             elif seen[entry.label]:
                 chosen.append(entry)
@@ -254,10 +234,23 @@ class Producer:
             if broken.code not in TRANSIENT:
                 raise
             blocked = (entries[0], broken)
+            # A line that breaks often lets small batches through where a large one never passes.
+            self._items_max = max(1, self._items_max // 4)
+        else:
+            self._items_max = min(2 * self._items_max, LIMITS.batch_items_max)
+        return self.settle(ready, answers) or blocked
+
+    def settle(
+        self, entries: Sequence[Entry], answers: Sequence[Receipt | VeenError]
+    ) -> tuple[Entry, VeenError] | None:
+        """Check the answers to these entries, settle what got a receipt, return the first refusal.
+
+        An answer that proves a lie of the hub raises, after the honest ones before it are settled.
+        """
         refused: tuple[Entry, VeenError] | None = None
         done: list[tuple[Entry, Submitted]] = []
         try:
-            for entry, answer in zip(ready, answers, strict=False):
+            for entry, answer in zip(entries, answers, strict=False):
                 outcome = self._judge(entry, answer)
                 if isinstance(outcome, Submitted):
                     done.append((entry, outcome))
@@ -265,7 +258,16 @@ class Producer:
                     refused = (entry, outcome)
         finally:
             self._settle(done)
-        return refused or blocked
+        return refused
+
+    def is_known(self, label: Label) -> bool:
+        """Whether this key has a receipt on a label, so that entries may go there in rows."""
+        return self._outbox.cursor(label).settled_seq > 0
+
+    @property
+    def first_id(self) -> int:
+        """Entries with smaller ids are those of an earlier process."""
+        return self._outbox.first_id
 
     def _judge(self, entry: Entry, answer: Receipt | VeenError) -> Submitted | VeenError:
         """The verified receipt behind an answer, or the refusal that it is."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 
 from hub.admission.form import check_form
-from hub.errors import ErrorCode, StoreError, VeenError, WireError
+from hub.errors import ErrorCode, StoreError, VeenError
 from hub.limits import Limits
 from hub.server import ipc
 from hub.server.answers import (
@@ -25,11 +25,12 @@ from hub.server.answers import (
     error_response,
     unauthorized,
 )
-from hub.server.batch import BatchSubmit, Verified
+from hub.server.batch import BatchSubmit, Verified, cut_items
 from hub.server.http import Request, Respond, Response
 from hub.server.metrics import Snapshot, hub_metrics
 from hub.server.params import Params
 from hub.server.reads import Reads
+from hub.server.refusals import RefusalBudget
 from hub.server.submitlog import SubmitLog
 from hub.server.tokens import EpochScope, ReadToken, TokenFile
 from hub.server.uploads import Uploads, hex_bytes
@@ -71,6 +72,7 @@ class DataPlane:
         self._profiles = {profile.id: profile for profile in settings.profiles}
         self._limits = settings.limits
         self._metrics = hub_metrics()
+        self._refusals = RefusalBudget(self._limits.refusals_per_s, self._limits.refusals_burst)
         layout = Layout(settings.data_dir)
         self._reader = LogReader(settings.data_dir)
         self._reads = Reads(self._reader, settings.limits, self._metrics)
@@ -121,8 +123,10 @@ class DataPlane:
                 respond(_method_not_allowed("POST"))
                 return
             _check_media(request, CBOR)
-            kind = _POSTS[path]
-            self.ask(kind, request.body, lambda k, p: respond(_plain(k, p)))
+            self._refusals.check(request.peer)
+            self.ask(
+                _POSTS[path], request.body, lambda k, p: self._act_done(request, respond, k, p)
+            )
         elif path.startswith(_ATTACHMENT):
             self._attachment(request, respond)
         elif method not in ("GET", "HEAD"):
@@ -239,15 +243,21 @@ class DataPlane:
         self._metrics.process_rss.set(_rss_bytes(), "worker")
         return self._metrics.snapshot()
 
+    def _act_done(self, request: Request, respond: Respond, kind: int, payload: bytes) -> None:
+        if kind != ipc.OK:
+            self._refusals.spend(request.peer, ipc.as_error(payload).code)
+        respond(_plain(kind, payload))
+
     # -- submit
 
     def _submit(self, request: Request, respond: Respond) -> None:
         media = _media(request.headers)
         if media == CBOR:
-            self._submit_one(request.body, request.received_at, respond)
+            self._submit_one(request, respond)
         elif media == CBOR_SEQ:
-            items = _items(request.body, self._limits.batch_items_max)
-            asyncio.get_running_loop().create_task(BatchSubmit(self, items, respond).run())
+            items = cut_items(request.body, self._limits.batch_items_max)
+            batch = BatchSubmit(self, items, request.peer, respond)
+            asyncio.get_running_loop().create_task(batch.run())
         else:
             raise VeenError(ErrorCode.FORMAT, f"send {CBOR} or {CBOR_SEQ}")
 
@@ -255,26 +265,29 @@ class DataPlane:
         if self._queued >= self._settings.queue_max:
             raise VeenError(ErrorCode.BUSY, "the queue is full", retry_after_s=1)
 
-    def _submit_one(self, data: bytes, received_at: float, respond: Respond) -> None:
+    def _submit_one(self, request: Request, respond: Respond) -> None:
         """Check form and signature, hand the MSG to the writer, answer with what it says."""
-        item = self.verified(data)
+        at = request.received_at
+        item = self.verified(request.body, request.peer)
         if isinstance(item, VeenError):
             respond(error_response(item))
             return
         self.ask(
             ipc.SUBMIT,
-            item.leaf + data,
-            lambda kind, payload: respond(_single(self.settled(item, kind, payload, received_at))),
+            item.leaf + item.data,
+            lambda kind, payload: respond(_single(self.settled(item, kind, payload, at))),
         )
 
-    def verified(self, data: bytes) -> Verified | VeenError:
+    def verified(self, data: bytes, peer: str) -> Verified | VeenError:
         """A MSG of good form and signature, or its refusal; it counts as queued from here on."""
         started = perf_counter()
         try:
             self._check_room()
             msg = check_form(data, self._profiles, self._limits)
+            self._refusals.check(peer)
             msg.verify()
         except VeenError as refusal:
+            self._refusals.spend(peer, refusal.code)
             self._metrics.submit_err.inc(str(refusal.code))
             self._log.refused(data, refusal, (perf_counter() - started) * 1000)
             return refusal
@@ -282,7 +295,7 @@ class DataPlane:
         verify_ms = (at - started) * 1000
         self._metrics.verify_latency.observe(verify_ms)
         self._queued += 1
-        return Verified(data, msg, msg.leaf_hash(), verify_ms, at)
+        return Verified(data, msg, msg.leaf_hash(), peer, verify_ms, at)
 
     def settled(
         self, item: Verified, kind: int, payload: bytes, received_at: float
@@ -300,6 +313,7 @@ class DataPlane:
             )
             return payload
         refusal = ipc.as_error(payload)
+        self._refusals.spend(item.peer, refusal.code)
         metrics.submit_err.inc(str(refusal.code))
         if refusal.code is ErrorCode.RATE:
             metrics.rate_limited.inc()
@@ -337,19 +351,6 @@ def _epoch_scope(settings: PlaneSettings, reader: LogReader) -> EpochScope | Non
 
 def _media(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _items(body: bytes, items_max: int) -> list[bytes]:
-    """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many."""
-    items: list[bytes] = []
-    reader = cbor.Reader(body)  # one for all: its bound on nested items is that of the walk
-    while reader.pos < len(body):
-        if len(items) == items_max:
-            raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
-        start = reader.pos
-        reader.skip()
-        items.append(reader.raw(start))
-    return items
 
 
 def _check_media(request: Request, wanted: str) -> None:

@@ -51,6 +51,7 @@ class ControlServer:
             "label_class": self._label_class,
             "label_classes": self._label_classes,
             "clock_accept": self._clock_accept,
+            "anchor_failed": self._anchor_failed,
             "stop": self._stop_hub,
         }
 
@@ -180,12 +181,12 @@ class ControlServer:
         }
 
     async def _prune(self, args: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        label = self._label(args)
-        before_seq, reason = _uint(args["before_seq"], "before_seq"), str(args["reason"])
+        label, reason = self._label(args), str(args["reason"])
         if label == self._core.gate.admission_label:
             raise VeenError(ErrorCode.POLICY, "hub/admission is never pruned")
         if label not in self._core.store.state.labels:
             raise VeenError(ErrorCode.NOTFOUND, "no such label")
+        before_seq = self._first_kept(label, args)
         if before_seq < 1:
             raise VeenError(ErrorCode.FORMAT, "before_seq starts at 1")
         if self._core.gate.retention.get(label, 0) and not self._hint_is_over(label, before_seq):
@@ -196,6 +197,13 @@ class ControlServer:
         result = await prune_label(self._core.store, label, before_seq, progress)
         self._writer.refresh_workers()
         return {**result, "receipt": receipt.encode().hex()}
+
+    def _first_kept(self, label: Label, args: dict[str, Any]) -> int:
+        """The first sequence whose payload stays, named by itself or by age."""
+        if "older_than_s" not in args:
+            return _uint(args["before_seq"], "before_seq")
+        oldest = self._core.now() - _uint(args["older_than_s"], "older_than_s")
+        return self._core.reader.first_at_or_after(label, oldest)
 
     def _hint_is_over(self, label: Label, before_seq: int) -> bool:
         """Whether every entry before `before_seq` is older than the label's retention_hint."""
@@ -277,6 +285,11 @@ class ControlServer:
 
     async def _clock_accept(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         return {"now": self._core.accept_clock()}
+
+    async def _anchor_failed(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
+        """Whoever anchors is another process; its failures are counted where OBS0 looks."""
+        self._writer.metrics.anchor_fail.inc()
+        return {}
 
     async def _stop_hub(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         self._stop()

@@ -38,7 +38,7 @@ def run_rebuild(
     lock = DirectoryLock(layout.lock)
     try:
         history = read_history(layout)
-        total = _check_log(layout, history, progress)
+        total = check_log(layout, history, progress)
         manifests.point_at_newest(layout, disk)
         disk.write_atomic(layout.rebuild_intent, b"")
         return _rebuild(data_dir, disk, history, total, progress)
@@ -74,8 +74,8 @@ def _rebuild(
         store.close_unchanged()
 
 
-def _check_log(layout: Layout, history: History, progress: Progress | None) -> int:
-    """The log leads from its first entry to its last, or Damage.
+def check_log(layout: Layout, history: History, progress: Progress | None) -> int:
+    """How many entries the log leads to from its first one, or Damage.
 
     Indexes are made anew only from a log that is whole: those of a damaged one still find what
     stands behind the damage.

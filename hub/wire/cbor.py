@@ -37,10 +37,10 @@ class Reader:
 
     __slots__ = ("_data", "_items_left", "_pos")
 
-    def __init__(self, data: bytes, pos: int = 0) -> None:
+    def __init__(self, data: bytes, pos: int = 0, *, items_max: int = ITEMS_MAX) -> None:
         self._data = data
         self._pos = pos
-        self._items_left = ITEMS_MAX
+        self._items_left = items_max
 
     @property
     def pos(self) -> int:
@@ -162,7 +162,7 @@ class Reader:
         """Any item of the deterministic subset: the body of an overlay."""
         self._items_left -= 1
         if self._items_left < 0:
-            raise WireError(f"byte {self._pos}: more than {ITEMS_MAX} items")
+            raise WireError(f"byte {self._pos}: too many items")
         first = self._peek()
         major = first >> 5
         if first in _SIMPLE:
@@ -226,7 +226,7 @@ class Reader:
                 raise WireError(f"byte {self._pos}: nested too deep")
             self._items_left -= inside
             if self._items_left < 0:
-                raise WireError(f"byte {self._pos}: more than {ITEMS_MAX} items")
+                raise WireError(f"byte {self._pos}: too many items")
             pending.append(inside)
 
     def _skip_head(self) -> int | None:
@@ -255,6 +255,10 @@ class Reader:
         """Nothing may follow: trailing bytes would give one object two encodings."""
         if self._pos != len(self._data):
             raise WireError(f"{len(self._data) - self._pos} trailing bytes")
+
+    def seek(self, pos: int) -> None:
+        """Go on at an offset that the caller knows to be the end of an item."""
+        self._pos = pos
 
     def raw(self, start: int) -> bytes:
         """The exact bytes from `start` up to here."""

@@ -65,6 +65,8 @@ CODES: Final[dict[QueryCode, CodeInfo]] = {
 class QueryError(ApiError):
     """A refusal or a failure of a query, as the API words it."""
 
+    error_code: QueryCode
+
     def __init__(
         self,
         error_code: QueryCode,
@@ -76,7 +78,6 @@ class QueryError(ApiError):
         super().__init__(
             error_code, CODES[error_code], message, details=details, retry_after_s=retry_after_s
         )
-        self.query_code = error_code
 
 
 def failed_at(code: QueryCode, stream: str, seq: int, reason: str) -> QueryError:

@@ -188,7 +188,7 @@ class Descriptor:
         return None if found is None else str(found)
 
     def question(self) -> bytes:
-        """What makes two submissions of a query_id the same: all but coverage and time of asking."""
+        """What one query_id stands for: everything but coverage and the time of asking."""
         meta = {key: value for key, value in self.meta.items() if key != "requested_at"}
         return replace(self, meta=meta, coverage=None).canonical()
 

@@ -24,6 +24,8 @@ OrderKey: TypeAlias = "tuple[int] | tuple[int, int | Decimal | str]"
 
 NULL, FALSE, TRUE, NUMBER, TEXT, CONTAINER = range(6)
 _COMPLEMENT: Final = str.maketrans("0123456789.", "9876543210:")
+_COMPLEMENT_BACK: Final = str.maketrans("9876543210:", "0123456789.")
+_NAMES: Final = ("null", "false", "true")
 _SIMPLE: Final = {"null": str(NULL), "false": str(FALSE), "true": str(TRUE)}
 
 
@@ -57,6 +59,18 @@ def number_sort_key(text: str) -> str:
         whole = len(magnitude.partition(".")[0])
         return f"{NUMBER}0{999 - whole:03}{magnitude.translate(_COMPLEMENT)}~"
     return f"{NUMBER}1{len(text.partition('.')[0]):03}{text}"
+
+
+def text_of(key: str) -> str:
+    """The canonical text whose sort key this is."""
+    kind, rest = int(key[0]), key[1:]
+    if kind == TEXT:
+        return encode_text(rest)
+    if kind == CONTAINER:
+        return rest
+    if kind != NUMBER:
+        return _NAMES[kind]
+    return rest[4:] if rest[0] == "1" else f"-{rest[4:-1].translate(_COMPLEMENT_BACK)}"
 
 
 def is_integer(value: Value) -> bool:

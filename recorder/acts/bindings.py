@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from hub.models import Finding
+from hub.services import note_finding
 from hub.types import PublicKey
 from recorder.acts.authority import ADMIN_READER, Authority
 from recorder.models import ApiToken, Producer, Stream
-from recorder.roles import ALL_STREAMS, Binding, Role
+from recorder.roles import ALL_STREAMS, Binding, Role, lint
 from recorder.scribe import may_write
 from recorder.streams import is_reserved
 
-ISSUER: str = "issuer"
+ISSUER: Final = "issuer"
+ROLE_VIOLATION: Final = "role_violation"
 
 
 def all_bindings(authority: Authority) -> list[Binding]:
     """What a deployment consists of; `roles.check` must find nothing in it."""
     return [*_own(authority), *_producers(), *_tokens()]
+
+
+def note_violations(authority: Authority) -> int:
+    """A finding for each rule that the tables break, however that came about; how many."""
+    found = lint(all_bindings(authority))
+    for violation in found:
+        note_finding(
+            ROLE_VIOLATION,
+            f"{violation.rule} {' and '.join(violation.names)}",
+            str(violation),
+            severity=Finding.Severity.WARNING,
+            now=authority.now(),
+        )
+    return len(found)
 
 
 def _own(authority: Authority) -> Iterator[Binding]:

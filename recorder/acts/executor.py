@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
-from hub.client.producer import AUTHORITY, TRANSIENT
+from hub.client.outcome import AUTHORITY, TRANSIENT
 from hub.errors import ErrorCode, VeenError
 from recorder import records
 from recorder.acts.authority import Authority
@@ -40,21 +40,34 @@ def run_pending(authority: Authority) -> int:
 
 
 def _run(act: Act, authority: Authority) -> bool:
-    """Whether the act is over; a refusal is its end, a hub out of reach is not."""
+    """Whether the act is over; a refusal is its end, a hub or disk out of reach is not."""
     try:
         execute(act, authority)
     except VeenError as refusal:
-        has_begun = bool(act.result) and not VERBS[act.verb].may_be_refused
-        if refusal.code in _LATER or has_begun:
-            # Once rows are changed the only way is on.
-            _note(act, refusal)
+        if refusal.code in _LATER or _has_begun(act):
+            _note(act, str(refusal))
             return False
         _fail(act, _code(refusal), refusal.detail)
+    except DatabaseError:
+        raise
+    except OSError as failure:
+        _note(act, f"{failure.filename}: {failure.strerror}")
+        return False
     except Exception as flaw:
         # One act that trips over an error of ours must not stop every other for ever.
-        logger.exception("act.failed", extra={"act": str(act.id), "verb": act.verb})
-        _fail(act, INTERNAL, f"an error of ours: {type(flaw).__name__}")
+        logger.exception("act.tripped", extra={"act": str(act.id), "verb": act.verb})
+        reason = f"an error of ours: {type(flaw).__name__}"
+        if _has_begun(act):
+            _note(act, reason)
+            return False
+        _fail(act, INTERNAL, reason)
     return True
+
+
+def _has_begun(act: Act) -> bool:
+    """Whether rows are changed: then the only way is on, or something were done unseen."""
+    verb = VERBS.get(act.verb)
+    return bool(act.result) and verb is not None and not verb.may_be_refused
 
 
 def execute(act: Act, authority: Authority) -> None:
@@ -80,12 +93,8 @@ def _apply(verb: Verb[Any], args: object, act: Act, authority: Authority) -> Non
         verb.plan(args)
         result = verb.apply(args, act, authority)
         assert result, f"{verb.name} leaves no mark that it was applied"
-        act.result = result
-        try:
-            act.save(update_fields=["result"])
-        except BaseException:
-            act.result = {}  # the rows are rolled back, and so is the mark
-            raise
+        Act.objects.filter(pk=act.pk).update(result=result)
+    act.result = result  # only now: a transaction that is rolled back leaves no mark either
 
 
 def _record(verb: Verb[Any], args: object, act: Act, authority: Authority) -> AuthoredEvent:
@@ -115,9 +124,8 @@ def _code(refusal: VeenError) -> str:
     return refusal.error_code if isinstance(refusal, RecordError) else str(refusal.code)
 
 
-def _note(act: Act, refusal: VeenError) -> None:
+def _note(act: Act, message: str) -> None:
     """Say on the row why it waits, once for each reason."""
-    message = str(refusal)
     if act.message != message:
         logger.warning("act.waits", extra={"act": str(act.id), "reason": message})
         act.message = message
@@ -125,7 +133,6 @@ def _note(act: Act, refusal: VeenError) -> None:
 
 
 def _fail(act: Act, code: str, message: str) -> None:
-    act.refresh_from_db(fields=["result"])
     act.state = Act.State.FAILED
     act.error_code = code
     act.message = message

@@ -1,1 +1,1 @@
-"""The recorder's part of the `veen` command."""
+"""`veen recorder`: producers, recording, replay and care of the recorder [SDR0]."""

@@ -22,7 +22,12 @@ _KEY_FILE = click.option(
 GATEWAY: Final = "gateway"
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "veen recorder producer add shop --stream record/app/orders --out shop.json",
+        "veen recorder producer list",
+    )
+)
 def producer() -> None:
     """Producers: services that record events, each with a key of its own."""
 

@@ -14,7 +14,12 @@ from recorder.cli.desk import Desk, desk_options, stream_option
 _PATH: Final = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "veen recorder reader add auditor --dh-pk HEX --all --json",
+        "veen recorder reader list",
+    )
+)
 def reader() -> None:
     """Readers: keys to which stream secrets are wrapped."""
 

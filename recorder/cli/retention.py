@@ -1,4 +1,4 @@
-"""`veen recorder retention`: how long payloads stay, and dropping those whose time is over."""
+"""`veen recorder retention`: how long payloads stay; nothing goes before its time [SDR0 3.2.2]."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recorder.cli.desk import Desk, desk_options
 def retention(
     *, stream: str | None, hint: str | None, prune_before: int | None, as_json: bool, desk: Desk
 ) -> None:
-    """Show retention, lengthen it, or prune; nothing goes before its time [SDR0 3.2.2]."""
+    """Show retention, lengthen it, or prune; nothing goes before its time."""
     if stream is None and (hint is not None or prune_before is not None):
         raise click.UsageError("which stream?")
     if hint is not None and prune_before is not None:

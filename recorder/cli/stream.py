@@ -154,7 +154,13 @@ def _keys(desk: Desk, name: str) -> list[dict[str, object]]:
     ]
 
 
-@click.group("stream")
+@click.group(
+    "stream",
+    epilog=examples(
+        "veen recorder stream map record/app/orders --event-type order.paid",
+        "veen recorder stream migrate rename record/app/old record/app/new --reason 'new team'",
+    ),
+)
 def recorder_stream() -> None:
     """Streams of the recorder: event types, migrations, classes."""
 
@@ -177,7 +183,12 @@ def map_types(*, name: str, event_types: tuple[str, ...], as_json: bool, desk: D
     emit(desk.ask("stream.map", args), as_json=as_json)
 
 
-@recorder_stream.group()
+@recorder_stream.group(
+    epilog=examples(
+        "veen recorder stream migrate rename record/app/old record/app/new --reason 'new team'",
+        "veen recorder stream migrate split record/app/all --move record/app/b=x,y --reason r",
+    )
+)
 def migrate() -> None:
     """Move event types to other streams; what was recorded stays where it is."""
 

@@ -15,7 +15,9 @@ from recorder.cli.desk import Desk, desk_options, stream_option
 _PATH: Final = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(
+    epilog=examples("veen token create --role producer till --out till.token", "veen token list")
+)
 def token() -> None:
     """API tokens of producers, readers and administrators."""
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from config import cli
-from hub.errors import ERRORS, ErrorCode, VeenError
+from hub.errors import ERRORS, ErrorCode, VeenError, WireError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +50,7 @@ def test_the_code_of_a_refusal_decides_the_exit_code(
         (ConnectionRefusedError(111, "Connection refused"), 2),
         (OSError(113, "No route to host"), 2),
         (http.client.BadStatusLine("x"), 3),
+        (WireError("not canonical"), 3),
         (TimeoutError(), 9),
         (KeyError("x"), 70),
         (KeyboardInterrupt(), 130),
@@ -99,7 +100,7 @@ def test_an_unknown_command_suggests_and_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.run(["keygne"]) == 1
-    assert "Did you mean keygen?" in capsys.readouterr().err
+    assert "Did you mean keygen" in capsys.readouterr().err
 
 
 def test_wrong_options_are_usage_errors_and_not_clicks_own_code() -> None:

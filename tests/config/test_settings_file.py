@@ -143,3 +143,12 @@ def test_every_setting_says_its_kind_and_meaning() -> None:
     for field in FIELDS.values():
         assert field.metadata["kind"].name
         assert field.metadata["meaning"]
+
+
+def test_a_time_stamping_authority_needs_its_certificates_and_a_way_out() -> None:
+    url = {"VEEN_ANCHOR_TSA_URL": "https://tsa.example/stamp"}
+    both = {**url, "VEEN_ANCHOR_TSA_CERT": "tsa.pem"}
+    assert codes(environ=url) == ["config.E014"]
+    assert codes(environ={"VEEN_ANCHOR_TSA_CERT": "tsa.pem"}) == ["config.E014"]
+    assert codes(environ=both) == []
+    assert codes(environ={**both, "VEEN_ZONE": "offline"}) == ["config.E015"]

@@ -102,3 +102,9 @@ def test_a_lock_that_cannot_be_installed_is_refused_and_leaves_no_stamp(
     assert "a step failed" in err
     assert not (tree / ".venv" / "veen-dev.stamp").exists()
     lock.write_text(EMPTY_LOCK, encoding="utf-8")
+
+
+def test_the_environment_of_development_serves_every_command(tree: Path, tmp_path: Path) -> None:
+    assert run(tree / "veen", "vectors", "--help", cwd=tmp_path)[0] == 0
+    (tree / ".venv" / "veen-runtime.stamp").unlink(missing_ok=True)
+    assert run(tree / "veen", "--version", cwd=tmp_path) == (0, "veen 0.1.0\n", "")

@@ -62,6 +62,8 @@ def test_receipts_and_proofs_of_pruned_messages_are_still_served(hub: LiveHub) -
         ({"label": LABEL.hex(), "before_seq": -5, "reason": "x"}, "E.FORMAT"),
         ({"label": LABEL.hex(), "before_seq": "x", "reason": "x"}, "E.FORMAT"),
         ({"label": LABEL.hex(), "before_seq": 2}, "E.FORMAT"),
+        ({"label": LABEL.hex(), "older_than_s": -1, "reason": "x"}, "E.FORMAT"),
+        ({"label": LABEL.hex(), "reason": "x"}, "E.FORMAT"),
     ],
 )
 def test_a_prune_that_makes_no_sense_is_refused_and_not_logged(
@@ -81,3 +83,17 @@ def test_a_stream_is_not_pruned_below_its_hint(hub: LiveHub) -> None:
     with pytest.raises(VeenError) as refused:
         hub.control("prune", label=label.hex(), before_seq=2, reason="x")
     assert refused.value.code == "P.POLICY"
+
+
+def test_a_policy_by_age_takes_what_is_older_and_nothing_else(hub: LiveHub) -> None:
+    label = Label(b"o" * 32)
+    Author(label).send(hub.client())
+
+    def first_held(age_s: int) -> int:
+        said = hub.control("prune", label=label.hex(), older_than_s=age_s, reason="policy")
+        return int(said["first_held"])
+
+    assert first_held(3600) == 1
+    assert hub.client().get(f"/stream?label={label.hex()}").status == 200
+    live_hub.until(lambda: first_held(0) == 2)  # when the second in which it was sent is over
+    assert hub.client().get(f"/stream?label={label.hex()}").code == "E.PRUNED"

@@ -1,4 +1,4 @@
-"""Laws of the MMR over all small sizes, and against a model that shares no code with it."""
+"""C10: Laws of the MMR over all small sizes, and against a model that shares no code with it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_an_event_type_maps_to_exactly_one_stream() -> None:
     assert "stream record/app/http" in refused.value.detail
 
 
-def route(event_type: str, asked: str | None = None, allowed: tuple[str, ...] = ()) -> RecordCode:
+def route(event_type: str, asked: str | None = None, allowed: tuple[str, ...] = ()) -> StrEnum:
     with pytest.raises(RecordError) as refused:
         MAP.route(event_type, asked=asked, allowed=allowed or (HTTP.name,), prefix="/events/2")
     for detail in refused.value.details:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from hub import label as labels
+from hub.authoring import open_message
+from hub.client import HubClient
 from hub.crypto.hpke import DhSecret
 from hub.crypto.signing import SigningKey
+from hub.errors import ErrorCode, VeenError
 from hub.types import HubId, PublicKey, UnixSeconds
 from hub.wire.captoken import CapToken, Rate
+from hub.wire.profile import PRODUCT
 from hub.wire.readerkey import ReaderKeyRecord
 from hub.wire.rotation import hub_id_of
 from recorder.connection import Connection, ProducerKey, StreamEntry
+from recorder.event import RecorderEvent
 from tests.support.live_hub import ISSUER, ROUTING_KEY
 
 ADMIN: Final = SigningKey(b"the recorder admin of the tests.")
@@ -86,3 +92,25 @@ class Cast:
             **self.more,
         }
         return Connection(**{**given, **changes})
+
+    def write(self, folder: Path, **changes: Any) -> Path:
+        """The connection file, as private as `producer add` makes it."""
+        path = folder / f"{self.name}.json"
+        path.touch(mode=0o600)
+        path.write_bytes(self.connection(**changes).render())
+        return path
+
+    def events(self, url: str, name: str) -> list[RecorderEvent]:
+        """What is in the log of a stream, verified and opened."""
+        with HubClient(url, self.hub_pk) as client:
+            found = []
+            try:
+                for item in client.follow(self.entry(name).label):
+                    item.msg.verify()
+                    opened = open_message(item.msg, profile=PRODUCT, secret=self.readers[name])
+                    assert item.msg.client_id.hex() == self.key.public.hex()
+                    found.append(RecorderEvent.decode(opened.body))
+            except VeenError as absent:
+                if absent.code is not ErrorCode.NOTFOUND:
+                    raise
+            return found

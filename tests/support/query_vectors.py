@@ -80,6 +80,15 @@ def corpus_rows() -> list[Row]:
     ]
 
 
+def corpus_entries(stream: str) -> list[tuple[bytes, bytes]]:
+    """MSG and RECEIPT of every event of a stream."""
+    return [
+        (bytes.fromhex(one["msg"]), bytes.fromhex(one["receipt"]))
+        for one in load("corpus")["events"]
+        if one["stream"] == stream
+    ]
+
+
 def server() -> tuple[str, UnixMillis, str]:
     """principal_id, requested_at and the query_id the server generates."""
     given = load("normalize")["server"]

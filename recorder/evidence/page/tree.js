@@ -93,7 +93,7 @@ function drawTree(walk, signedRoot) {
     `${holds ? "is" : "is not"} the root that the hub signed.`;
   return {
     words,
-    drawing: svg("svg", { viewBox: `0 0 ${WIDTH} ${bottom}`, class: "tree", role: "img",
+    drawing: svg("svg", { viewBox: `0 0 ${WIDTH} ${bottom}`, class: holds ? "tree" : "tree is-broken", role: "img",
       "aria-label": words }, ...edges, ...nodes),
   };
 }

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from hub.authoring import open_message
-from hub.client import Draft, Entry, HubClient, Item, KeyedState, KeyReader, Mark, RefusedError
-from hub.client.outbox import Outbox, outbox_path
+from hub.client import Draft, HubClient, Item, Mark, OutboxReader, RefusedError
+from hub.client.outbox import Outbox
+from hub.client.outbox_file import outbox_path
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.types import ClientId
@@ -62,11 +63,11 @@ def test_a_batch_mixes_keys_and_keeps_its_order(hub: ScriptedHub, client: HubCli
                 Item(draft=draft(b"4")),
             ]
         )
-        kinds = [isinstance(one, Entry) for one in placed]
-        assert kinds == [True, False, False, False, True]
-        first, second = placed[1], placed[2]
-        assert isinstance(first, KeyedState)
-        assert isinstance(second, KeyedState)
+        assert [one.entry is not None for one in placed] == [True, True, False, True, True]
+        assert [one.state is not None for one in placed] == [False, True, True, True, False]
+        first, second = placed[1].state, placed[2].state
+        assert first is not None
+        assert second is not None
         assert (first.is_new, second.is_new) == (True, False)
         assert second.is_about(b"x")
         assert second.entry_id == first.entry_id
@@ -151,7 +152,7 @@ def test_a_mark_moves_with_what_was_taken_and_never_back(client: HubClient) -> N
 
 def test_another_process_may_look_keys_up(hub: ScriptedHub, tmp_path: Path) -> None:
     state = tmp_path / "s"
-    reader = KeyReader(outbox_path(state / "outbox", ClientId(KEY.public)))
+    reader = OutboxReader(outbox_path(state / "outbox", ClientId(KEY.public)))
     assert reader.find(["k"]) == {}
     with (
         HubClient(hub.url, hub.key.public, state_dir=state) as client,
@@ -161,6 +162,10 @@ def test_another_process_may_look_keys_up(hub: ScriptedHub, tmp_path: Path) -> N
         assert not reader.find(["k", "l"])["k"].is_settled
         producer.flush()
         assert reader.find(["k"])["k"].is_settled
+        assert reader.pending_ids() is None
+        producer.enqueue_items([Item(draft=draft())], mark=Mark(source="file", position=3))
+        assert reader.pending_ids() == (2, 2)
+        assert reader.marks() == {"file": 3}
 
 
 def test_one_thread_may_enqueue_while_another_sends(hub: ScriptedHub, client: HubClient) -> None:

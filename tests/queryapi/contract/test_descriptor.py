@@ -27,7 +27,7 @@ def read(**changes: object) -> Descriptor:
 def refused(source: bytes) -> tuple[QueryCode, list[str]]:
     with pytest.raises(QueryError) as refusal:
         read_submitted(source, query_id="q-1")
-    return refusal.value.query_code, [one.pointer for one in refusal.value.details]
+    return refusal.value.error_code, [one.pointer for one in refusal.value.details]
 
 
 def test_every_flaw_is_told_at_once() -> None:
@@ -169,7 +169,7 @@ def test_a_recorded_descriptor_must_be_in_its_only_spelling(
     assert old in source
     with pytest.raises(QueryError) as refusal:
         read_recorded(source.replace(old, new).encode())
-    assert refusal.value.query_code is QueryCode.INVALID_QUERY_DESCRIPTOR
+    assert refusal.value.error_code is QueryCode.INVALID_QUERY_DESCRIPTOR
     assert pointer in [one.pointer for one in refusal.value.details]
 
 

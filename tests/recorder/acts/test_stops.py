@@ -30,6 +30,7 @@ class Stopped(BaseException):
 
 SEAMS: tuple[tuple[Any, str], ...] = (
     (models.Model, "save"),
+    (models.QuerySet, "update"),
     (keystore, "write_private"),
     (control, "call"),
     (HubClient, "authorize"),
@@ -233,3 +234,43 @@ def test_an_error_of_ours_ends_one_act_and_not_the_others(
     fine.refresh_from_db()
     assert (broken.state, broken.error_code) == ("failed", "internal")
     assert fine.state == "done"
+
+
+def test_a_full_disk_leaves_the_act_waiting(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.do("stream.create", name=ORDERS)
+    act = office.ask("producer.add", name="till", streams=[ORDERS], held="gateway")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device", "gateway.keys")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keystore, "write_private", full)
+        office.run()
+    act.refresh_from_db()
+    assert (act.state, act.result) == ("pending", {})
+    assert "No space left" in act.message
+    office.run()
+    act.refresh_from_db()
+    assert act.state == "done"
+    assert Producer.objects.count() == 1
+
+
+def test_an_error_of_ours_after_rows_changed_never_hides_them(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = office.ask("stream.create", name=ORDERS)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "call", broken)
+        office.run()
+    act.refresh_from_db()
+    assert (act.state, "KeyError" in act.message) == ("pending", True)
+    office.run()
+    act.refresh_from_db()
+    assert act.state == "done"
+    told_once(office)

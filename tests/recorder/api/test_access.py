@@ -30,6 +30,9 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", "/api/admin/producers"): {"admin"},
     ("GET", "/api/admin/tokens"): {"admin"},
     ("GET", "/api/admin/readers"): {"admin"},
+    ("GET", "/api/admin/lake-jobs"): {"admin"},
+    ("GET", f"/api/admin/lake-jobs/{UUID(int=1)}"): {"admin"},
+    ("POST", f"/api/admin/lake-jobs/{UUID(int=1)}/cancel"): {"admin"},
 }
 OPEN = {"/api/schema", "/api/docs"}  # they say nothing about anybody
 FORWARDED = {"/api/record/events"}  # the gateway judges the token
@@ -148,7 +151,11 @@ def _routes(patterns: Any, prefix: str = "") -> list[str]:
 
 def test_the_matrix_knows_every_route() -> None:
     routes = {one for one in _routes(get_resolver().url_patterns) if one.startswith("/api/")}
-    names = {"latest": "<str:manifest_id>", str(UUID(int=0)): "<uuid:act_id>"}
+    names = {
+        "latest": "<str:manifest_id>",
+        str(UUID(int=0)): "<uuid:act_id>",
+        str(UUID(int=1)): "<uuid:job_id>",
+    }
     shown = {"/".join(names.get(part, part) for part in one.split("/")) for _, one in ALLOWED}
     bare = {one for one in routes if not one.startswith("/api/v1/")}
     assert bare == shown | OPEN | FORWARDED

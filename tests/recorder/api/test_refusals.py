@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rest_framework.views import APIView
 
 from config import errors
 from hub.errors import ErrorCode, VeenError
+from recorder.api_view import ApiView
 from recorder.auth import ADMINS
 from tests.support.web_bundle import WebBundle, bearer, token
 
@@ -24,11 +26,15 @@ pytestmark = pytest.mark.django_db
 class Echo(APIView):
     """Reads a body as every view does."""
 
-    roles = ADMINS
+    roles: frozenset[str] = ADMINS
 
     def post(self, request: Request) -> Response:
         data: Any = request.data
         return Response({"got": json.loads(json.dumps(data, default=str))})
+
+
+class ApiEcho(Echo, ApiView):
+    """The same as a route of ours."""
 
 
 class Fails(APIView):
@@ -81,6 +87,24 @@ def test_a_body_that_is_not_strict_json_is_refused_with_its_place(
     assert (status, found["error_code"]) == (400, "invalid_json")
     assert [one["pointer"] for one in found["details"]] == [pointer]
     assert found["details"][0]["reason"]
+
+
+@pytest.mark.parametrize("length", [10, 3_000_000])
+def test_a_body_of_unknown_length_is_read_too(length: int) -> None:
+    """As gunicorn gives a chunked body to an application."""
+    request = APIRequestFactory().post("/api/x", headers=bearer(token("admin")))
+    request.META |= {
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": "",
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "wsgi.input": BytesIO(b'{"a":"' + b"x" * length + b'"}'),
+        "wsgi.input_terminated": True,
+    }
+    answer = ApiEcho.as_view()(request)
+    if length > 1024 * 1024:
+        assert json.loads(answer.content)["error_code"] == "invalid_parameter"
+    else:
+        assert answer.data == {"got": {"a": "x" * length}}
 
 
 def test_numbers_arrive_exactly() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -63,6 +65,41 @@ def test_every_changed_byte_is_refused() -> None:
     pack = make_pack(is_open=True, keys=CHAIN, signer=1)
     for name, data in packs.mutated(pack):
         assert not verify_pack(data, HUB_3.public).is_valid(), name
+
+
+def test_no_edit_of_the_file_raises_or_is_taken(
+    rng: random.Random, scaled: Callable[[int, int], int]
+) -> None:
+    """Bytes changed, cut out, doubled and put in: a verdict every time, never a green one."""
+    whole = make_pack(is_open=True, keys=CHAIN, signer=1).encode()
+    for _ in range(scaled(400, 100_000)):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            at, end = sorted((rng.randrange(len(data)), rng.randrange(len(data))))
+            edit = rng.randrange(4)
+            if edit == 0:
+                data[at] = rng.randrange(256)
+            elif edit == 1:
+                del data[at : min(end, at + 40)]
+            elif edit == 2:
+                data[at:at] = data[at : min(end, at + 40)]
+            else:
+                data[at:at] = rng.randbytes(rng.randrange(1, 9))
+        if bytes(data) != whole:
+            assert not verify_pack(bytes(data), HUB_3.public).is_valid()
+
+
+@pytest.mark.parametrize("swapped", ["msg", "receipt", "proof", "opening"])
+def test_genuine_pieces_of_different_events_never_verify(swapped: str) -> None:
+    """CVE-2026-22703, on packs (C17): a receipt beside another payload, and its kin."""
+    one, two = make_pack(3, is_open=True), make_pack(4, is_open=True)
+    mixed = replace(one, **{swapped: getattr(two, swapped)})
+    judgement = judge(mixed)
+    assert judgement.word() == "not valid"
+    if swapped != "opening":
+        assert judgement.report.verdicts()["binding"] == "fails"
+    both = replace(one, msg=two.msg, opening=two.opening)  # a whole other event beside the receipt
+    assert judge(both).report.verdicts()["binding"] == "fails"
 
 
 def test_a_secret_of_another_message_opens_nothing() -> None:

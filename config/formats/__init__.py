@@ -1,0 +1,1 @@
+"""How pages print times, by language."""

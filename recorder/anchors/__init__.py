@@ -1,0 +1,1 @@
+"""Anchors: a manifest_id kept where the hub's own operator cannot rewrite it [ANCHOR0]."""

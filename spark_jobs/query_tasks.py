@@ -1,0 +1,74 @@
+"""Tasks of a query: what a refusal is inside a task, it is outside too [spark, How].
+
+Spark deals out, runs, retries, cancels and reports; inside a task Arrow reads and computes. What a
+task is given and gives back is small: rows go to files that driver and executors share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from hub.errors import StoreError
+from queryapi.contract.codes import QueryCode, QueryError
+from spark_jobs.session import QUERY_POOL
+from spark_jobs.tasks import CancelledError, JobControl, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
+UNWATCHED: Final = JobControl(pool=QUERY_POOL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[_Found]):
+    """What a task gave, or why it refused."""
+
+    found: _Found | None = None
+    error_code: QueryCode | None = None
+    message: str = ""
+
+
+class Engine:
+    """A session and how its jobs are shown and stopped."""
+
+    def __init__(self, spark: SparkSession, control: JobControl = UNWATCHED) -> None:
+        self._context = spark.sparkContext
+        self._control = control
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return self._context.defaultParallelism
+
+    def run(
+        self, name: str, work: Callable[[int, _Given], _Found], items: Sequence[_Given]
+    ) -> list[_Found]:
+        """One task for each item, results in their order; the refusal of the first item counts."""
+        if not items:
+            return []
+        try:
+            with watched(self._context, name, len(items), self._control):
+                dealt = self._context.parallelize(list(enumerate(items)), len(items))
+                done: list[Done[_Found]] = dealt.map(partial(_attempt, work)).collect()
+        except CancelledError as stop:
+            raise QueryError(QueryCode.CANCELLED, "the query was cancelled") from stop
+        for one in done:
+            if one.error_code is not None:
+                raise QueryError(one.error_code, one.message)
+        return [one.found for one in done if one.found is not None]
+
+
+def _attempt(work: Callable[[int, _Given], _Found], given: tuple[int, _Given]) -> Done[_Found]:
+    number, item = given
+    try:
+        return Done(found=work(number, item))
+    except QueryError as refusal:
+        return Done(error_code=refusal.error_code, message=refusal.message)
+    except StoreError as damage:
+        message = f"the lake is damaged: {damage.detail}"
+        return Done(error_code=QueryCode.EXECUTION_FAILED, message=message)
