@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,16 +95,40 @@ class Replaying:
     """An iterator over events; `end` is there once they have all come."""
 
     def __init__(
-        self, client: WebClient, asked: ReplayRange, judge: Judge | None, walk: Walk | None
+        self,
+        client: WebClient,
+        asked: ReplayRange,
+        *,
+        judge: Judge | None = None,
+        walk: Walk | None = None,
+        patience_s: float = 0.0,
     ) -> None:
         self._client = client
         self._asked = asked
         self._judge = judge
         self._walk = walk
+        self._patience_s = patience_s
         self.end: End | None = None
 
+    @contextmanager
+    def _lines(self) -> Iterator[Iterator[bytes]]:
+        """The answer; while the lake is behind it is asked for again, as the server says."""
+        deadline = time.monotonic() + self._patience_s
+        with ExitStack() as stack:
+            while True:
+                try:
+                    lines = stack.enter_context(self._client.lines(PATH, query_of(self._asked)))
+                    break
+                except RecordError as refusal:
+                    wait_s = refusal.retry_after_s or 1
+                    is_over = time.monotonic() + wait_s > deadline
+                    if refusal.error_code is not RecordCode.LAKE_BEHIND or is_over:
+                        raise
+                    time.sleep(wait_s)
+            yield lines
+
     def __iter__(self) -> Iterator[ReplayedEvent]:
-        with self._client.lines(PATH, query_of(self._asked)) as lines:
+        with self._lines() as lines:
             if self._judge is None or self._walk is None:
                 yield from self._plain(lines)
             else:
@@ -175,11 +201,13 @@ def replay(
     labels: Mapping[str, Label] | None = None,
     secrets: Mapping[str, Sequence[ReaderSecret]] | None = None,
     timeout_s: float = 60.0,
+    patience_s: float = 0.0,
 ) -> Replaying:
     """Events of streams by range or window, in order.
 
     `labels` (of a connection file) bind names to labels; without them that binding is the server's
-    word. `secrets` open every message again and compare all fields.
+    word. `secrets` open every message again and compare all fields. For `patience_s` a lake that is
+    behind is waited for.
     """
     client = WebClient(web_url, token=token, timeout_s=timeout_s)
     asked = ReplayRange(
@@ -192,7 +220,7 @@ def replay(
         manifest_id=manifest_id,
     )
     if not verify:
-        return Replaying(client, asked, None, None)
+        return Replaying(client, asked, patience_s=patience_s)
     if hub_pk is None:
         detail = "no pinned hub key: a replay is verified against one, or asked for unverified"
         raise VeenError(ErrorCode.TRUST, detail)
@@ -201,7 +229,7 @@ def replay(
     # The manifest that was verified is the one to prove against, whatever is newest meanwhile.
     asked = replace(asked, manifest_id=None if manifest is None else manifest.id)
     walk = Walk(asked, judge, labels=labels or {}, ends=ends)
-    return Replaying(client, asked, judge, walk)
+    return Replaying(client, asked, judge=judge, walk=walk, patience_s=patience_s)
 
 
 def _statements(

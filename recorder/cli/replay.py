@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _EVERY = 1000
+EXIT_NOT_READY = 9
 
 
 @click.command(
@@ -67,6 +68,7 @@ def replay(
     """Print the events of streams by range or window, each verified against the pinned hub key."""
     from hub.types import ManifestId  # noqa: PLC0415
     from recorder import replay_client  # noqa: PLC0415
+    from recorder.codes import RecordCode, RecordError  # noqa: PLC0415
 
     known = _connection(connection)
     found = replay_client.replay(
@@ -83,8 +85,15 @@ def replay(
         with_proofs=with_proofs,
         labels={} if known is None else {one.name: one.label for one in known.streams},
         timeout_s=timeout_s,
+        patience_s=timeout_s,
     )
-    _show(found, as_json=as_json, with_proofs=with_proofs)
+    try:
+        _show(found, as_json=as_json, with_proofs=with_proofs)
+    except RecordError as refusal:
+        if refusal.error_code is not RecordCode.LAKE_BEHIND:
+            raise
+        note(f"veen: {refusal.message} Try again, or wait longer with --timeout.")
+        return EXIT_NOT_READY
     assert found.end is not None
     _summarize(found.end, is_verified=verify, as_json=as_json)
     return 0

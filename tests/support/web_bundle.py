@@ -19,6 +19,7 @@ from hub.streamitem import StreamItem
 from hub.types import HubId, PublicKey
 from hub.wire.trust import KeyStatus, TrustedHub, TrustedKey, TrustFile
 from recorder.auth import sha256_of
+from recorder.codes import RecordCode, RecordError
 from recorder.lake.folder import LakeFolder
 from recorder.lake.manifest import LakeManifest
 from recorder.models import ApiToken, EventType, Producer, ReaderKey, Stream
@@ -216,3 +217,15 @@ class LaunchedIngest:
         type(self).asked.append(dict(streams))
         for name, seq in streams.items():
             self.bundle.ingest(name, upto=seq)
+
+
+class SlowIngest(LaunchedIngest):
+    """Is not ready the first times."""
+
+    refusals = 0
+
+    def bring_up_to(self, streams: Mapping[str, int], timeout_s: float) -> None:
+        if type(self).refusals:
+            type(self).refusals -= 1
+            raise RecordError(RecordCode.LAKE_BEHIND, "not yet", retry_after_s=1)
+        super().bring_up_to(streams, timeout_s)

@@ -23,7 +23,7 @@ from recorder.codes import RecordCode, RecordError
 from recorder.event import UnixMillis
 from recorder.replay_client import Replaying, replay
 from tests.support import hubs, web_bundle
-from tests.support.web_bundle import LaunchedIngest, LiveLog, WebBundle, token
+from tests.support.web_bundle import LaunchedIngest, LiveLog, SlowIngest, WebBundle, token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,6 +113,19 @@ def test_a_refusal_of_the_server_keeps_its_code(
     with pytest.raises(RecordError) as refusal:
         run(live_server.url, reader, bundle, name, manifest_id=ManifestId(bytes(32)))
     assert refusal.value.error_code is RecordCode.NOT_FOUND
+
+
+def test_a_lake_that_is_behind_is_waited_for_when_asked_to(
+    live_server: LiveServer, bundle: WebBundle, name: str, reader: str, settings: DjangoSettings
+) -> None:
+    bundle.record(name, 1)
+    settings.VEEN_LAKE_LAUNCHER = "tests.support.web_bundle.SlowIngest"
+    SlowIngest.refusals = 1
+    with pytest.raises(RecordError) as refusal:
+        list(run(live_server.url, reader, bundle, name))
+    assert refusal.value.error_code is RecordCode.LAKE_BEHIND
+    SlowIngest.refusals = 1
+    assert len(list(run(live_server.url, reader, bundle, name, patience_s=30))) == 26
 
 
 def test_before_the_first_checkpoint_receipts_and_roots_are_checked(
