@@ -30,6 +30,17 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", "/api/admin/producers"): {"admin"},
     ("GET", "/api/admin/tokens"): {"admin"},
     ("GET", "/api/admin/readers"): {"admin"},
+    ("POST", "/api/query/submit"): {"reader", "admin"},
+    ("GET", "/api/query/status/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1/rows.json"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1/download"): {"reader", "admin"},
+    ("GET", "/api/query/evidence/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/descriptor/q-1"): {"reader", "admin"},
+    ("POST", "/api/query/cancel/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/list"): {"reader", "admin"},
+    ("POST", "/api/query/replay"): {"reader", "admin"},
+    ("GET", f"/api/query/replay/{UUID(int=1)}"): {"reader", "admin"},
 }
 OPEN = {"/api/schema", "/api/docs"}  # they say nothing about anybody
 FORWARDED = {"/api/record/events"}  # the gateway judges the token
@@ -148,7 +159,10 @@ def _routes(patterns: Any, prefix: str = "") -> list[str]:
 
 def test_the_matrix_knows_every_route() -> None:
     routes = {one for one in _routes(get_resolver().url_patterns) if one.startswith("/api/")}
-    names = {"latest": "<str:manifest_id>", str(UUID(int=0)): "<uuid:act_id>"}
+    names = {
+        "latest": "<str:manifest_id>", "r-1": "<str:result_id>", "q-1": "<str:query_id>",
+        str(UUID(int=0)): "<uuid:act_id>", str(UUID(int=1)): "<uuid:replay_id>",
+    }  # fmt: skip
     shown = {"/".join(names.get(part, part) for part in one.split("/")) for _, one in ALLOWED}
     bare = {one for one in routes if not one.startswith("/api/v1/")}
     assert bare == shown | OPEN | FORWARDED
