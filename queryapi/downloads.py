@@ -49,7 +49,7 @@ def csv_text(folder: ResultFolder, names: Sequence[str]) -> Iterator[bytes]:
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow([_guarded(name) for name in names])
     for number, row in enumerate(folder.each_row(), 1):
-        value = canonical_json.parse(row, depth_max=canonical_json.DEPTH_MAX + 1)
+        value = _read(row)
         assert isinstance(value, dict)
         writer.writerow([_cell(value[name]) for name in names])
         if number % _PIECE_ROWS == 0:
@@ -57,6 +57,10 @@ def csv_text(folder: ResultFolder, names: Sequence[str]) -> Iterator[bytes]:
             buffer.seek(0)
             buffer.truncate()
     yield buffer.getvalue().encode()
+
+
+def _read(row: bytes) -> Value:
+    return canonical_json.parse(row, depth_max=canonical_json.DEPTH_MAX + 1, is_bounded=False)
 
 
 def _cell(value: Value) -> str:
@@ -117,7 +121,7 @@ def _columns(descriptor: Descriptor) -> list[tuple[str, pa.DataType]]:
 def _pieces(folder: ResultFolder) -> Iterator[list[dict[str, Value]]]:
     piece: list[dict[str, Value]] = []
     for row in folder.each_row():
-        value = canonical_json.parse(row, depth_max=canonical_json.DEPTH_MAX + 1)
+        value = _read(row)
         assert isinstance(value, dict)
         piece.append(value)
         if len(piece) == _PIECE_ROWS:

@@ -70,7 +70,7 @@ def call(web: Client) -> Call:
         if answer.streaming:  # Read whole, so that no file stays open.
             whole = answer.getvalue()
             answer.close()
-            answer.getvalue = lambda: whole
+            setattr(answer, "getvalue", lambda: whole)  # noqa: B010 - a method of Django's
         return answer
 
     return once
