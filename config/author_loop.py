@@ -73,30 +73,32 @@ class Author:
 
     def _try_once(self) -> None:
         try:
-            self.work()
+            if self.work():
+                self._complaint = ""
         except VeenError as refusal:
             self._complain(str(refusal))
         except DatabaseError as failure:
             self._complain(f"database: {failure}")
-        else:
-            self._complaint = ""
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
             logger.info("author.waits", extra={"reason": reason})
             self._complaint = reason
 
-    def work(self) -> None:
-        """One look at everything that waits."""
+    def work(self) -> bool:
+        """One look at everything that waits; whether the hub was asked, too, and answered."""
         authority = self._opened(read_facts(self._state))
         executor.run_pending(authority)
         authority.scribe.record_pending()
-        if self._publish.is_due() and checkpoints.publish(authority, self._schedule):
+        if not self._publish.is_due():
+            return False
+        if checkpoints.publish(authority, self._schedule):
             authority.scribe.record_pending()
         if self._late.is_due():
             self._watch.look(authority)
         if self._forget.is_due():
             authority.scribe.forget_old_keys()
+        return True
 
     def _opened(self, facts: Facts) -> Authority:
         """The authority over the hub as it is reached now; made anew when that changes."""

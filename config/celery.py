@@ -45,7 +45,7 @@ def make_app() -> Celery:
 
     broker = choose_broker(settings.VEEN.redis_url, settings.STATE.run, os.environ)
     make_folders(broker)
-    app = Celery("veen", include=list(TASK_MODULES), set_as_current=False)
+    app = Celery("veen", include=list(TASK_MODULES))
     app.conf.update(
         broker_url=broker.url,
         broker_transport_options=dict(broker.options),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from config.lake_plans import find_streams
@@ -116,8 +116,10 @@ class JobRunner:
         from_hub = bool(job.args.get("from_hub"))
         control = JobControl(
             pool=INGEST_POOL,
-            on_progress=lambda done, total: _beside(lambda: tracked.say(stream.name, done, total)),
-            is_cancelled=lambda: _beside(tracked.is_cancelled),
+            on_progress=lambda done, total: _beside(
+                lambda: tracked.say(stream.name, done, total), None
+            ),
+            is_cancelled=lambda: _beside(tracked.is_cancelled, False),  # noqa: FBT003
         )
         with self._driver.working() as spark:
             result = audit(
@@ -166,12 +168,14 @@ def shown_verdict(stream: str, result: AuditResult, *, from_hub: bool) -> dict[s
     }
 
 
-def _beside(look: Callable[[], T]) -> T:
-    """A look at the database from Spark's watching thread, which keeps no connection."""
+def _beside(look: Callable[[], T], otherwise: T) -> T:
+    """A look at the database from Spark's watching thread; a busy database is asked again."""
     try:
         return look()
+    except DatabaseError:
+        return otherwise
     finally:
-        connection.close()
+        connection.close()  # the thread ends with its job, and keeps nothing
 
 
 class _Tracked:

@@ -50,7 +50,7 @@ def read_secrets(path: Path) -> Secrets:
             )
             for name, keys in found["streams"].items()
         }
-    except (KeyError, TypeError, ValueError) as flaw:
+    except (AttributeError, KeyError, TypeError, ValueError) as flaw:
         raise VeenError(ErrorCode.KEYSTORE, f"{path} is not a file of reader keys") from flaw
 
 

@@ -204,7 +204,7 @@ class LakeWork:
                 new = compaction.seal(folder, old, now_ms=now_ms(), is_forced=True)
                 if new != old:
                     folder.publish(old, new, now_ms=now_ms())
-                    known = {one.name for one in old.segments}
-                    sealed = [one.name for one in new.segments if one.name not in known]
+                    live = {one.from_seq for one in old.live()}
+                    sealed = [one.name for one in new.segments if one.from_seq in live]
         self.settle_owed(folder)
         return sealed

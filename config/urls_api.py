@@ -6,7 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config.api_docs import DocsView, SchemaView
 from config.urls_query import query
-from recorder import api, api_admin, api_events, api_replay
+from recorder import api, api_admin, api_events, api_lake, api_replay
 
 recorder: list[URLPattern | URLResolver] = [
     path("record/events", api_events.RecordEvents.as_view(), name="record-events"),
@@ -16,6 +16,11 @@ recorder: list[URLPattern | URLResolver] = [
     path("record/checkpoints", api_admin.Checkpoints.as_view(), name="record-checkpoints"),
     path("admin/acts", api_admin.Acts.as_view(), name="admin-acts"),
     path("admin/acts/<uuid:act_id>", api_admin.OneAct.as_view(), name="admin-act"),
+    path("admin/lake-jobs", api_lake.LakeJobs.as_view(), name="admin-lake-jobs"),
+    path("admin/lake-jobs/<uuid:job_id>", api_lake.OneJob.as_view(), name="admin-lake-job"),
+    path(
+        "admin/lake-jobs/<uuid:job_id>/cancel", api_lake.CancelJob.as_view(), name="cancel-lake-job"
+    ),
     path("admin/streams", api_admin.Streams.as_view(), name="admin-streams"),
     path("admin/producers", api_admin.Producers.as_view(), name="admin-producers"),
     path("admin/tokens", api_admin.Tokens.as_view(), name="admin-tokens"),

@@ -65,14 +65,15 @@ def _start_broker(state: StateDir) -> BrokerServer | None:
 
 
 def _run_celery(state: StateDir) -> int:
-    from celery.beat import EmbeddedService  # noqa: PLC0415
+    from celery.beat import EmbeddedService, Scheduler  # noqa: PLC0415
     from celery.platforms import SecurityWarning  # noqa: PLC0415
     from celery.signals import setup_logging, worker_ready, worker_shutting_down  # noqa: PLC0415
 
     from config.celery import app  # noqa: PLC0415
 
     # A thread: Celery would fork one, and a process with a JVM must not be forked.
-    beat = EmbeddedService(app, max_interval=1, thread=True)
+    # In memory: the default one would write its file into whatever directory we stand in.
+    beat = EmbeddedService(app, max_interval=1, thread=True, scheduler_cls=Scheduler)
 
     def on_ready(**_: Any) -> None:  # noqa: ANN401 - what Celery sends with a signal
         beat.start()

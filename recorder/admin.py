@@ -325,7 +325,7 @@ class LakeJobAdmin(RecorderAdmin):
         "created_at", "finished_at",
     )  # fmt: skip
     readonly_fields = ("shown_state", "shown_args", "shown_progress", "shown_result")
-    list_verbs = ("lake.seal",)
+    list_verbs = ("lake.seal", "lake.audit")
     empty_hint = "veen recorder seal"
 
     @admin.display(description="state", ordering="state")

@@ -156,6 +156,13 @@ class Seal(ActForm):
     streams = StreamChoice(required=False, help_text="None means all.")
 
 
+class Audit(ActForm):
+    streams = StreamChoice(required=False, help_text="None means all.")
+    from_hub = forms.BooleanField(
+        required=False, label="From the hub", help_text="Read the log again, not the lake's copy."
+    )
+
+
 class SealOne(ActForm):
     def args(self) -> dict[str, Value]:
         """Only the stream it is about."""

@@ -81,6 +81,13 @@ _ALL: Final = (
         form=forms.Seal,
     ),
     AdminVerb(
+        verb="lake.audit",
+        button="Audit",
+        says="The worker opens the messages again, compares every field with the lake, and records "
+        "the verdict.",
+        form=forms.Audit,
+    ),
+    AdminVerb(
         verb="producer.add",
         button="Add a producer",
         says="A service gets a key and a capability to append to these streams only.",

@@ -43,7 +43,7 @@ class Acts(ApiView):
 
     def get(self, request: Request) -> Response:
         """The newest first."""
-        return _listed(request, "acts", Act.objects.all(), shown_act, is_newest_first=True)
+        return listed(request, "acts", Act.objects.all(), shown_act, is_newest_first=True)
 
     def post(self, request: Request) -> Response:
         """Taken is not done: the answer names the act to look at."""
@@ -128,7 +128,7 @@ class Streams(ApiView):
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
-        return _listed(request, "streams", queries.streams(), _stream)
+        return listed(request, "streams", queries.streams(), _stream)
 
 
 class Producers(ApiView):
@@ -139,7 +139,7 @@ class Producers(ApiView):
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
-        return _listed(request, "producers", queries.producers(), _producer)
+        return listed(request, "producers", queries.producers(), _producer)
 
 
 class Tokens(ApiView):
@@ -150,7 +150,7 @@ class Tokens(ApiView):
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
-        return _listed(request, "tokens", queries.tokens(), _token)
+        return listed(request, "tokens", queries.tokens(), _token)
 
 
 class Readers(ApiView):
@@ -161,7 +161,7 @@ class Readers(ApiView):
 
     def get(self, request: Request) -> Response:
         """Oldest first."""
-        return _listed(request, "readers", queries.readers(), _reader)
+        return listed(request, "readers", queries.readers(), _reader)
 
 
 def finished(act: Act) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _integer(request: Request, name: str, *, default: int, low: int, high: int) 
     return int(text)
 
 
-def _listed(
+def listed(
     request: Request,
     name: str,
     rows: _Rows,

@@ -288,7 +288,8 @@ ADMIN_STREAMS: Final = _list(
     {
         "name": _STREAM, "label": _HASH, "class": "log", "sensitivity": "medium",
         "retention_hint": "long_term", "event_bytes_max": 65536, "event_types": ["order.placed"],
-        "key_id": 1, "readers": ["recorder-admin"], "created_at": _TIME,
+        "key_id": 1, "keys": [{"key_id": 1, "record": _B64}], "readers": ["recorder-admin"],
+        "created_at": _TIME,
     },
 )  # fmt: skip
 PRODUCERS: Final = _list(
@@ -320,3 +321,41 @@ READERS: Final = _list(
         "created_at": _TIME, "revoked_at": None,
     },
 )  # fmt: skip
+_JOB_SHOWN: Final[dict[str, object]] = {
+    "job_id": _ACT, "kind": "audit", "args": {"streams": [_STREAM]}, "state": "running",
+    "progress": {"done": 4000, "total": 10000}, "result": {}, "error": None, "created_at": _TIME,
+    "finished_at": None,
+}  # fmt: skip
+_JOB_ID: Final = Parameter(
+    name="job_id",
+    description="The id of the act that asked for it.",
+    schema={"type": "string", "format": "uuid"},
+    where="path",
+)
+_JOB_ANSWER: Final = Answer(
+    status=200,
+    description="state is pending, running, done, failed or cancelled.",
+    schema=ref("LakeJob"),
+    example=_JOB_SHOWN,
+)
+LAKE_JOBS: Final = _list(
+    "lake_jobs", "LakeJobs", "Runs of seal and audit, the newest first", _JOB_SHOWN
+)
+LAKE_JOB: Final = Operation(
+    id="lake_job",
+    tag="admin",
+    summary="A run of seal or audit and how far it is",
+    parameters=(_JOB_ID,),
+    answers=(_JOB_ANSWER,),
+    errors=(RecordCode.NOT_FOUND,),
+)
+CANCEL_LAKE_JOB: Final = Operation(
+    id="cancel_lake_job",
+    tag="admin",
+    summary="Stop a run; one that is over stays as it is",
+    parameters=(_JOB_ID,),
+    body={"type": "object", "additionalProperties": False},
+    body_examples={"nothing": {}},
+    answers=(_JOB_ANSWER,),
+    errors=(RecordCode.NOT_FOUND,),
+)

@@ -144,11 +144,17 @@ SCHEMAS: Final[dict[str, Any]] = {
         error_code=TEXT_OR_NULL, message=TEXT_OR_NULL, created_at=TIME, finished_at=TIME_OR_NULL,
     ),
     "Acts": shape(acts=many(ref("Act")), next=TEXT_OR_NULL),
+    "LakeJob": shape(
+        job_id=UUID, kind=TEXT, args=OBJECT, state=TEXT, progress=OBJECT, result=OBJECT,
+        error=TEXT_OR_NULL, created_at=TIME, finished_at=TIME_OR_NULL,
+    ),
+    "LakeJobs": shape(lake_jobs=many(ref("LakeJob")), next=TEXT_OR_NULL),
     "AdminStreams": shape(
         streams=many(
             shape(
                 **_STREAM,
                 key_id={**SEQ, "nullable": True},
+                keys=many(shape(key_id=SEQ, record=BASE64)),
                 readers=many(TEXT),
                 created_at=TIME,
             )

@@ -17,7 +17,7 @@ from typing import Final
 
 from hub.canonical_json import EXPONENT_MAX, Encodable
 from recorder.codes import RecordCode, RecordError
-from recorder.event import TEXT_BYTES_MAX, format_time
+from recorder.event import fit_text, format_time
 from recorder.sdk import Recorder
 
 EVENT_TYPE: Final = "log.line"
@@ -87,9 +87,9 @@ class RecorderHandler(logging.Handler):
             payload["exception"] = _text(logging.Formatter().formatException(record.exc_info))
         return {
             "event_type": str(more.get("event_type", self._event_type)),
-            "subject_id": _short(str(more.get("subject_id", self._subject_id))),
+            "subject_id": fit_text(_text(str(more.get("subject_id", self._subject_id)))),
             "event_time": format_time(int(record.created * 1000)),
-            "origin": _short(record.name),
+            "origin": fit_text(_text(record.name)),
             "payload": payload,
         }
 
@@ -128,11 +128,6 @@ def _number(value: float | Decimal) -> Encodable:
 def _text(text: str) -> str:
     """Unicode; a lone surrogate, which no event may hold, is shown by its escape."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
-def _short(text: str) -> str:
-    """A text that fits subject_id and origin."""
-    return _text(text).replace("\0", "").encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 def _cut(found: dict[str, Encodable]) -> dict[str, Encodable]:

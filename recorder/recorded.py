@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hub.types import PublicKey
 from hub.wire.receipt import Receipt
 from recorder.event import format_time
 from recorder.projection import receipt_id
+
+
+@lru_cache(maxsize=16)  # a batch is committed within a second or two
+def _time_of(hub_ts: int) -> str:
+    return format_time(hub_ts * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +40,7 @@ class Recorded:
         return {
             "stream": self.stream,
             "hub_commit_seq": self.receipt.stream_seq,
-            "hub_commit_time": format_time(self.receipt.hub_ts * 1000),
+            "hub_commit_time": _time_of(self.receipt.hub_ts),
             "principal_id": self.principal.hex(),
             "receipt_id": self.receipt_id,
             "receipt": b64encode(self.receipt.encode()).decode(),

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NotRequired, Self, TypedDict, Unpack
 
 from hub.canonical_json import Encodable
 from hub.client import OutboxReader
-from hub.client.outbox import outbox_path
+from hub.client.outbox_file import outbox_path
 from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.types import ClientId
@@ -51,6 +51,18 @@ class RecorderState:
     pending: int | None  # authored, without receipt; known to the draining process
     dead_letters: int
     trouble: VeenError | None
+
+
+class EventFields(TypedDict):
+    """What `record` takes; None is as good as nothing."""
+
+    event_type: str
+    subject_id: str
+    payload: NotRequired[Encodable]
+    origin: NotRequired[str | None]  # the producer's name by default
+    event_time: NotRequired[str | None]  # like 2026-03-01T09:00:00.250Z; now by default
+    idempotency_key: NotRequired[str | None]
+    stream: NotRequired[str | None]  # refused unless the event type belongs there
 
 
 class Recorder:
@@ -101,68 +113,27 @@ class Recorder:
 
     # -- recording
 
-    def record(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> None:
+    def record(self, **event: Unpack[EventFields]) -> None:
         """Have an event recorded; returns when it is in the spool.
 
         Raises RecordError for an event that is refused, and StoreError when the spool is full or
         cannot be written: then nothing was recorded.
         """
-        found = _given(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        self._append(found, wants_receipt=False)
+        self._append(_given(event), wants_receipt=False)
 
     def record_json(self, found: object) -> None:
         """As `record`, for an event as the gateway would take it; unknown keys are refused."""
         self._append(found, wants_receipt=False)
 
-    def submit(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> Future[Recorded]:
+    def submit(self, **event: Unpack[EventFields]) -> Future[Recorded]:
         """As `record`, with a future of the verified receipt."""
-        found = _given(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        return self.submit_json(found)
+        return self.submit_json(_given(event))
 
     def record_and_wait(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-        timeout: float | None = None,
+        self, *, timeout: float | None = None, **event: Unpack[EventFields]
     ) -> Recorded:
         """As `record`, but returns with the receipt; TimeoutError leaves the event on its way."""
-        future = self.submit(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        return future.result(timeout)
+        return self.submit(**event).result(timeout)
 
     def submit_json(self, found: object) -> Future[Recorded]:
         """As `submit`, for an event as the gateway would take it; unknown keys are refused."""
@@ -226,26 +197,26 @@ class Recorder:
 
     def _is_answered(self, written: dict[str, int], last: list[int]) -> bool:
         """Whether these files are taken over, and every entry up to that moment is answered."""
-        try:
-            if not last:
-                if not self._is_taken(written):
-                    return False
-                pending = self._outbox.pending_ids() if self._outbox.exists() else None
-                last.append(0 if pending is None else pending[1])
-            pending = self._outbox.pending_ids() if last[0] else None
-        except StoreError:  # It is being opened, or was left by a killed process and is mended.
-            return False
+        found = None if self._drainer is None else self._drainer.progress()
+        if found is None:
+            try:
+                if not self._outbox.exists():
+                    return not written
+                found = self._outbox.marks(), self._outbox.pending_ids()
+            except StoreError:  # It is being opened, or was left by a killed process and is mended.
+                return False
+        marks, pending = found
+        if not last:
+            if not self._is_taken(written, marks):
+                return False
+            last.append(0 if pending is None else pending[1])
         return pending is None or pending[0] > last[0]
 
-    def _is_taken(self, written: dict[str, int]) -> bool:
+    def _is_taken(self, written: dict[str, int], marks: dict[str, int]) -> bool:
         there = set(spool_files.names(self.spool_dir))
-        waiting = {name: end for name, end in written.items() if name in there}
-        for name in written.keys() - waiting.keys():
+        for name in written.keys() - there:
             self._spool.ends.pop(name, None)
-        if not waiting:
-            return True
-        marks = self._outbox.marks() if self._outbox.exists() else {}
-        return all(marks.get(name, 0) >= end for name, end in waiting.items())
+        return all(marks.get(name, 0) >= end for name, end in written.items() if name in there)
 
     def state(self) -> RecorderState:
         """How the spool is doing."""
@@ -362,8 +333,8 @@ def _closed() -> VeenError:
     return VeenError(ErrorCode.CONFIG, "the recorder is closed; the event was not recorded")
 
 
-def _given(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _given(event: EventFields) -> dict[str, object]:
+    return {name: value for name, value in event.items() if value is not None}
 
 
 def _until(is_true: Callable[[], bool], end: float | None) -> bool:

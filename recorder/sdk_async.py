@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
-from hub.canonical_json import Encodable
 from recorder.recorded import Recorded
-from recorder.sdk import Recorder, RecorderState
+from recorder.sdk import EventFields, Recorder, RecorderState
 from recorder.spool import BYTES_MAX
 
 
@@ -30,41 +29,14 @@ class AsyncRecorder:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def record(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> None:
+    async def record(self, **event: Unpack[EventFields]) -> None:
         """As `Recorder.record`: judged, and in the spool when this returns."""
         # A write into the page cache takes less than handing it to a thread would.
-        self._recorder.record(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
+        self._recorder.record(**event)
 
-    async def record_and_wait(
-        self,
-        *,
-        event_type: str,
-        subject_id: str,
-        payload: Encodable = None,
-        origin: str | None = None,
-        event_time: str | None = None,
-        idempotency_key: str | None = None,
-        stream: str | None = None,
-    ) -> Recorded:
+    async def record_and_wait(self, **event: Unpack[EventFields]) -> Recorded:
         """As `record`, and returns with the verified receipt."""
-        future = self._recorder.submit(
-            event_type=event_type, subject_id=subject_id, payload=payload, origin=origin,
-            event_time=event_time, idempotency_key=idempotency_key, stream=stream,
-        )  # fmt: skip
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self._recorder.submit(**event))
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as Recorder.flush
         """Whether everything recorded so far is answered, now or within the time."""

@@ -58,6 +58,7 @@ class Drainer:
         self._on_answer = on_answer
         self._letters = DeadLetters(folder)
         self._lane: Lane | None = None
+        self._marks: dict[str, int] = {}
         self._lock: DirectoryLock | None = None
         self._trouble: VeenError | None = None
         self._stop = threading.Event()
@@ -86,6 +87,11 @@ class Drainer:
         """Why nothing goes out at the moment, as far as this process knows."""
         state = self.state()
         return self._trouble if state is None else state.trouble
+
+    def progress(self) -> tuple[dict[str, int], tuple[int, int] | None] | None:
+        """How far each file is taken, and the entries without receipt; None if others drain."""
+        lane = self._lane
+        return None if lane is None else (dict(self._marks), lane.pending_ids())
 
     def renew(self) -> None:
         """The standing has a newer capability."""
@@ -153,7 +159,7 @@ class Drainer:
                 self._lane = None
 
     def _take_all(self, lane: Lane) -> None:
-        marks = lane.producer.marks()
+        marks = self._marks = lane.producer.marks()
         for gone in marks.keys() - set(spool_files.names(self._folder)):
             lane.producer.drop_mark(gone)
         while not self._stop.is_set():

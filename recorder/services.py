@@ -22,7 +22,7 @@ from recorder.acts.table import VERBS, find_verb
 from recorder.acts.tokens import CreateToken, principal_of
 from recorder.codes import RecordCode, RecordError
 from recorder.event import TEXT_BYTES_MAX
-from recorder.models import Act, ApiToken, AuthoredEvent
+from recorder.models import Act, ApiToken, AuthoredEvent, LakeJob
 from recorder.tokens import hash_of, new_token
 
 REASON_CHARACTERS_MAX: Final = 1000
@@ -131,6 +131,15 @@ def wait_for_event(key: str, timeout_s: float) -> AuthoredEvent:
         if row.state != AuthoredEvent.State.PENDING or time.monotonic() >= deadline:
             return row
         time.sleep(LOOK_S)
+
+
+def cancel_job(job_id: uuid.UUID | str) -> LakeJob:
+    """Stop a job of the lake that waits or runs; one that is over stays as it is."""
+    running = (LakeJob.State.PENDING, LakeJob.State.RUNNING)
+    LakeJob.objects.filter(pk=job_id, state__in=running).update(
+        state=LakeJob.State.CANCELLED, finished_at=timezone.now()
+    )
+    return LakeJob.objects.get(pk=job_id)
 
 
 def ensure_admin_token(text: str) -> ApiToken:

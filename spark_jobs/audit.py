@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from hub import mmr
 from hub.errors import ErrorCode, ProofError, StoreError, VeenError
-from hub.types import Label, PublicKey
-from hub.wire.msg import Msg
-from hub.wire.receipt import Receipt
+from hub.types import PublicKey
+from hub.verify_range import check_entries
 from recorder.lake.columns import (
     GROUPS,
     KEYS,
@@ -202,7 +201,11 @@ def audit_segment(task: AuditTask) -> SegmentVerdict:
     finally:
         log.close()
     start_root = mmr.root(peaks).hex() if peaks else None
-    _check_entries(task, entries, peaks)
+    if len(entries) != task.last - task.first + 1:
+        raise ProofError(f"{len(entries)} entries for {task.first} to {task.last}")
+    check_entries(
+        entries, label=task.place.label, first=task.first, hub_keys=task.hub_keys, peaks=peaks
+    )
     secrets = task.place.opened_secrets()
     fields = [project_fields(msg, receipt, secrets) for receipt, msg in entries]
     truth = fields_table(task.place.stream, task.place.hub_id, fields)
@@ -246,36 +249,6 @@ def _read_part(task: AuditTask, one: LakeFile, columns: Sequence[str]) -> pa.Tab
         return pa.Table.from_batches(batches)
     except (OSError, ValueError, pa.ArrowException) as flaw:
         raise StoreError(f"{one.file}: {flaw}", ErrorCode.DAMAGE) from flaw
-
-
-def _check_entries(task: AuditTask, entries: Sequence[Entry], peaks: list[bytes]) -> None:
-    """(1) place (2) MSG.sig (3) RECEIPT signature (4) leaf and running root."""
-    if len(entries) != task.last - task.first + 1:
-        raise ProofError(f"{len(entries)} entries for {task.first} to {task.last}")
-    for seq, (receipt_bytes, msg_bytes) in enumerate(entries, task.first):
-        try:
-            receipt, msg = Receipt.decode(receipt_bytes), Msg.decode(msg_bytes)
-            msg.verify()
-        except VeenError as flaw:
-            raise ProofError(f"the entry at {seq}: {flaw.detail}", flaw.code) from flaw
-        if receipt.stream_seq != seq or receipt.label != task.place.label:
-            raise ProofError(f"the entry at {seq} is of another place")
-        _check_signer(receipt, task.hub_keys, task.place.label)
-        mmr.append(peaks, seq - 1, msg.leaf_hash())
-        if mmr.root(peaks) != receipt.mmr_root:
-            raise ProofError(f"mmr_root of {seq} does not follow from the messages")
-
-
-def _check_signer(receipt: Receipt, keys: Sequence[PublicKey], label: Label) -> None:
-    """By a key of the log; how far an ended key reaches is settled by the signed root above."""
-    for key in keys:
-        try:
-            receipt.verify(key)
-        except VeenError:
-            continue
-        return
-    detail = f"the receipt of {receipt.stream_seq} on {label.hex()[:8]} is signed by no known key"
-    raise ProofError(detail, ErrorCode.TRUST)
 
 
 def _file_differences(task: AuditTask) -> Iterator[Difference]:

@@ -9,8 +9,10 @@ the tasks to each other, to what was ingested before and to a signed head.
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +38,7 @@ from spark_jobs.trust import claimed_peaks
 
 DAY_MS: Final = 86_400_000
 GATHERED_MAX: Final = 4_096
+GATHERED_BYTES_MAX: Final = 64 * 1024 * 1024
 _MSG_LABEL: Final = slice(38, 70)  # where every MSG has its label
 
 
@@ -164,7 +167,7 @@ class _Pending:
         self._entries: list[Entry] = []
         self._fields: list[Fields] = []
         self._tables: list[tuple[pa.Table, pa.Table]] = []
-        self._bytes = 0
+        self._bytes = self._gathered_bytes = 0
         self._root = MmrRoot(b"")
         self.rows = 0
         self.segments: list[Segment] = []
@@ -175,7 +178,10 @@ class _Pending:
         self._bytes += len(entry[1])
         self._root = fields[11]
         self.rows += 1
-        if len(self._fields) >= GATHERED_MAX:
+        if (
+            len(self._fields) >= GATHERED_MAX
+            or self._bytes - self._gathered_bytes >= GATHERED_BYTES_MAX
+        ):
             self._gather()
 
     def _gather(self) -> None:
@@ -183,6 +189,7 @@ class _Pending:
             rows = fields_table(self._place.stream, self._place.hub_id, self._fields)
             self._tables.append((rows, proofs_table(self._fields[0][0], self._entries)))
             self._fields, self._entries = [], []
+            self._gathered_bytes = self._bytes
 
     def is_full(self) -> bool:
         return self.rows >= SEGMENT_EVENTS_MAX or self._bytes >= SEGMENT_BYTES_MAX
@@ -198,14 +205,21 @@ class _Pending:
         )
         state = SegmentState.SEALED if self.rows >= SEAL_EVENTS else SegmentState.LIVE
         self.segments.append(write_segment(self._place.folder, content, state))
-        self._tables, self.rows, self._bytes = [], 0, 0
+        self._tables, self.rows, self._bytes, self._gathered_bytes = [], 0, 0, 0
 
 
 def proofs_table(first: int, entries: Sequence[Entry]) -> pa.Table:
     """The bytes of entries that follow each other from `first`."""
     columns = [
         pa.array(range(first, first + len(entries)), pa.int64()),
-        pa.array([msg for _, msg in entries], pa.binary()),
-        pa.array([receipt for receipt, _ in entries], pa.binary()),
+        _binary([msg for _, msg in entries]),
+        _binary([receipt for receipt, _ in entries]),
     ]
     return pa.Table.from_arrays(columns, schema=PROOFS)
+
+
+def _binary(values: Sequence[bytes]) -> pa.Array:
+    """`pa.array` without growing buffers step by step."""
+    ends = array("i", accumulate(map(len, values), initial=0))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)

@@ -10,6 +10,10 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
+from tests.support.spark_session import java_home, spark, spark_scratch
+
+__all__ = ["java_home", "spark", "spark_scratch"]  # fixtures of every folder
+
 DEFAULT_SEED = 20_251_118
 
 # derandomize: the ordinary suite gives the same verdict twice; `veen fuzz` searches elsewhere.
@@ -46,6 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     skip_full = pytest.mark.skip(reason="needs --full")
     skip_fast = pytest.mark.skip(reason="left out by --fast")
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
         if "full" in item.keywords and not config.getoption("--full"):
             item.add_marker(skip_full)
         if config.getoption("--fast") and {"slow", "browser", "spark"} & set(item.keywords):

@@ -11,7 +11,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from hub.client.batch import batch_answers, batch_call
-from hub.client.http import Call
 from hub.client.outbox import Entry
 from hub.client.producer import Producer
 from hub.errors import VeenError
@@ -30,7 +29,7 @@ class Conveyor:
     def __init__(self, client: HubClient, producer: Producer) -> None:
         self._http = client.http.another()
         self._producer = producer
-        self._rows: deque[tuple[Call, list[Entry]]] = deque()
+        self._rows: deque[list[Entry]] = deque()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -50,14 +49,13 @@ class Conveyor:
 
     def send(self, row: list[Entry]) -> None:
         """Send a row; its answer is read by a later `receive`."""
-        call = batch_call([entry.msg_bytes for entry in row])
-        self._rows.append((call, row))
-        self._http.start(call)
+        self._rows.append(row)
+        self._http.start(batch_call([entry.msg_bytes for entry in row]))
 
     def receive(self) -> tuple[Entry, VeenError] | None:
         """Read the oldest answer and settle its entries; the first refusal where there is one."""
-        call, row = self._rows.popleft()
-        answers = list(batch_answers(self._http.finish(call), len(row)))
+        row = self._rows.popleft()
+        answers = list(batch_answers(self._http.finish(), len(row)))
         return self._producer.settle(row, answers)
 
 

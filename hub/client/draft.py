@@ -24,12 +24,11 @@ class Draft:
 
     def encode(self) -> bytes:
         """The bytes kept in the outbox: array of label, reader, header, body, [...], profile."""
+        before, after = _around(self.label, self.reader_pk, self.header, self.profile)
         attachments = cbor.head(cbor.ARRAY, len(self.attachments))
-        return b"".join((
-            b"\x86\x58\x20", self.label, b"\x58\x20", self.reader_pk,
-            _header_item(self.header), cbor.bstr(self.body), attachments,
-            *map(cbor.bstr, self.attachments), _profile_item(self.profile),
-        ))  # fmt: skip
+        if self.attachments:
+            attachments += b"".join(map(cbor.bstr, self.attachments))
+        return b"".join((before, cbor.bstr(self.body), attachments, after))
 
     @classmethod
     def decode(cls, data: bytes) -> Draft:
@@ -53,12 +52,10 @@ class Draft:
         )
 
 
-# A producer's messages share these two, and spelling them anew costs as much as all the rest.
+# A producer's messages share all this, and spelling it anew costs as much as all the rest.
 @lru_cache(maxsize=64)
-def _header_item(header: PayloadHeader) -> bytes:
-    return cbor.bstr(header.encode())
-
-
-@lru_cache(maxsize=16)
-def _profile_item(profile: Profile) -> bytes:
-    return cbor.bstr(profile.encode())
+def _around(
+    label: Label, reader_pk: DhKey, header: PayloadHeader, profile: Profile
+) -> tuple[bytes, bytes]:
+    before = b"\x86" + cbor.bstr(label) + cbor.bstr(reader_pk) + cbor.bstr(header.encode())
+    return before, cbor.bstr(profile.encode())

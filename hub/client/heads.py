@@ -156,6 +156,21 @@ def advance(known: LabelHead | None, receipt: Receipt) -> LabelHead:
     return known
 
 
+def _next_head(known: LabelHead, receipt: Receipt) -> LabelHead | None:
+    """The head after the very next RECEIPT of a whole one; None when that is to be judged first.
+
+    `check_successor` and `advance` come to the same; this computes each root once.
+    """
+    last = known.receipt
+    if receipt.stream_seq != known.size + 1 or not last.hub_ts <= receipt.hub_ts <= time.time():
+        return None
+    peaks = list(known.peaks)
+    mmr.append(peaks, known.size, receipt.leaf_hash)
+    if mmr.root(peaks) != receipt.mmr_root:
+        return None
+    return LabelHead.of_prefix(receipt, peaks)
+
+
 class HeadStore:
     """One small file per label, replaced whole; in memory only when no directory is given."""
 
@@ -164,6 +179,7 @@ class HeadStore:
         self._disk = Disk()
         self._heads: dict[Label, LabelHead] = {}
         self._unsaved: set[Label] = set()
+        self._whole: set[Label] = set()  # labels whose head is known to be whole
         if directory is not None:
             self._disk.mkdir(directory)
 
@@ -178,15 +194,28 @@ class HeadStore:
 
     def put(self, label: Label, head: LabelHead) -> None:
         """Remember a head; `save` makes it durable."""
+        self._whole.discard(label)
         if self._heads.get(label) != head:
             self._heads[label] = head
             self._unsaved.add(label)
 
     def observe(self, receipt: Receipt) -> None:
         """Check a RECEIPT against what is known, then remember it."""
-        known = self.get(receipt.label)
+        label = receipt.label
+        known = self.get(label)
+        if known is not None and label in self._whole:
+            head = _next_head(known, receipt)
+            if head is not None:
+                self._heads[label] = head
+                self._unsaved.add(label)
+                return
         check_successor(known, receipt)
-        self.put(receipt.label, advance(known, receipt))
+        head = advance(known, receipt)
+        self.put(label, head)
+        if head.is_whole():
+            self._whole.add(label)
+        else:
+            self._whole.discard(label)
 
     def save(self) -> None:
         """Write what changed. What another process has moved further stays."""
@@ -200,6 +229,7 @@ class HeadStore:
         stored = self._load(label)
         if stored is not None:
             head = self._heads[label] = stored.merged(head)
+            self._whole.discard(label)
         if head != stored:
             self._write(label, head)
 

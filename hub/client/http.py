@@ -168,9 +168,18 @@ class HubHttp:
         """Send a request without waiting; `finish` reads the answers in the order of starts."""
         self._write([call])
 
-    def finish(self, call: Call) -> Answer:
-        """The whole answer to the oldest request that was started and not finished."""
-        return self._whole(self._begin(call))
+    def finish(self) -> bytes:
+        """The body of the answer to the oldest request that was started and not finished.
+
+        Reads plain 200 answers only, for a tenth of what http.client takes. Whatever else comes
+        ends the connection: a request with `call` then says what it is.
+        """
+        if self._shared is None:
+            raise VeenError(ErrorCode.UNREACHABLE, f"{self.url}: the connection was given up")
+        try:
+            return _read_plain(self._shared.makefile("rb"))
+        except (OSError, ValueError) as broken:
+            raise self._unreachable(broken) from broken
 
     def items(self, call: Call) -> tuple[Mapping[str, str], Iterator[bytes]]:
         """The headers of a CBOR Sequence answer and its items, read one at a time."""
@@ -192,7 +201,14 @@ class HubHttp:
     def _send(self, calls: Sequence[Call]) -> Iterator[HTTPResponse]:
         self._write(calls)
         for call in calls:
-            yield self._begin(call)
+            assert self._shared is not None
+            # http.client types its first argument as a socket, and only ever calls makefile on it.
+            response = HTTPResponse(self._shared, method=call.method)  # type: ignore[arg-type]
+            try:
+                response.begin()
+            except (OSError, HTTPException) as broken:
+                raise self._unreachable(broken) from broken
+            yield response
 
     def _write(self, calls: Sequence[Call]) -> None:
         try:
@@ -200,17 +216,6 @@ class HubHttp:
             self._connection.sock.sendall(b"".join(self._render(call) for call in calls))
         except OSError as broken:
             raise self._unreachable(broken) from broken
-
-    def _begin(self, call: Call) -> HTTPResponse:
-        if self._shared is None:
-            raise VeenError(ErrorCode.UNREACHABLE, f"{self.url}: the connection was given up")
-        # http.client types its first argument as a socket, and only ever calls makefile on it.
-        response = HTTPResponse(self._shared, method=call.method)  # type: ignore[arg-type]
-        try:
-            response.begin()
-        except (OSError, HTTPException) as broken:
-            raise self._unreachable(broken) from broken
-        return response
 
     def _connect(self) -> _SharedSocket:
         if self._shared is None:
@@ -279,6 +284,26 @@ class HubHttp:
         self.close()
         reason = str(broken) or type(broken).__name__
         return VeenError(ErrorCode.UNREACHABLE, f"{self.url}: {reason}")
+
+
+def _read_plain(reader: io.BufferedReader) -> bytes:
+    """The body of a 200 answer with a length; ValueError for any other."""
+    if not reader.readline(_CHUNK_BYTES).startswith(b"HTTP/1.1 200 "):
+        raise ValueError("not an answer with status 200")
+    length = -1
+    while (line := reader.readline(_CHUNK_BYTES)) != b"\r\n":
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name == b"content-length":
+            length = int(value)
+        elif not line or name in (b"transfer-encoding", b"connection"):
+            raise ValueError("not a plain answer")
+    if not 0 <= length <= _ANSWER_BYTES_MAX:
+        raise ValueError("an answer without a length")
+    body = reader.read(length)
+    if len(body) < length:
+        raise ValueError("the answer ends early")
+    return body
 
 
 def _check_ended(response: HTTPResponse) -> None:

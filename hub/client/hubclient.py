@@ -138,7 +138,7 @@ class HubClient:
         if len(messages) == 1:
             yield from self.send_pipelined(messages)
             return
-        yield from batch_answers(self.http.call(batch_call(messages)), len(messages))
+        yield from batch_answers(self.http.call(batch_call(messages)).body, len(messages))
 
     def send_pipelined(self, messages: Sequence[bytes]) -> Iterator[Receipt | VeenError]:
         """Submit MSG bytes as single requests sent back to back, answers in order."""

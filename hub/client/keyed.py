@@ -98,6 +98,10 @@ class KeyTable:
         """The transaction of `add` was committed."""
         self._pending.update(entry_id for entry_id, _ in notes)
 
+    def is_pending(self, entry_id: int) -> bool:
+        """Whether an entry without receipt has a key."""
+        return entry_id in self._pending
+
     def of_entry(self, entry_id: int) -> str | None:
         """The key under which an entry was enqueued."""
         if entry_id not in self._pending:

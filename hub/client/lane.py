@@ -120,6 +120,14 @@ class Lane:
         with self._changed:
             return self._changed.wait_for(lambda: self._pending() < self.pending_max, timeout_s)
 
+    def pending_ids(self) -> tuple[int, int] | None:
+        """The first and the last entry without receipt, 0 standing for those of earlier times."""
+        with self._changed:
+            if not self._pending():
+                return None
+            last = max(self._own, default=0)
+            return (0 if self._recovered else min(self._own)), last
+
     def wait_idle(self, timeout_s: float | None) -> bool:
         """Whether everything placed so far is answered, now or within the time."""
         with self._changed:
@@ -206,6 +214,9 @@ class Lane:
         saved_at = time.monotonic()
         while not self._stop.is_set():
             if is_smooth:
+                if not self._waiting:
+                    with contextlib.suppress(VeenError):  # The next entry will hear of it.
+                        self._producer.rest()
                 with self._changed:
                     self._changed.wait_for(
                         lambda: self._waiting or self._stop.is_set(), _HEADS_EVERY_S

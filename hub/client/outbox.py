@@ -8,41 +8,21 @@ private to its owner.
 
 from __future__ import annotations
 
-import sqlite3
-import threading
+import contextlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from hub.authoring import Authored, SealedAttachment
-from hub.client import keyed
 from hub.client.draft import Draft
 from hub.client.keyed import KeyedState, KeyNote, KeyTable, Mark
-from hub.errors import ErrorCode, StoreError
-from hub.storage.disk import DirectoryLock, Disk
+from hub.client.outbox_file import OutboxFile
+from hub.errors import StoreError
 from hub.types import ClientId, ClientSeq, Hash, Label, LeafHash
 from hub.wire.receipt import Receipt
-
-_FILE: Final = "outbox.sqlite"
-_VERSION: Final = 2  # 1 had no keys and no marks
-_SCHEMA: Final = """
-CREATE TABLE cursor (
-    label BLOB PRIMARY KEY, next_seq INTEGER NOT NULL, settled_seq INTEGER NOT NULL,
-    prev_ack INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE entry (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, label BLOB NOT NULL, client_seq INTEGER NOT NULL,
-    draft BLOB NOT NULL, msg BLOB NOT NULL, leaf BLOB NOT NULL, rebuilds INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE former_leaf (entry_id INTEGER NOT NULL, leaf BLOB NOT NULL, msg BLOB NOT NULL);
-CREATE TABLE attachment (
-    entry_id INTEGER NOT NULL, position INTEGER NOT NULL, coid BLOB NOT NULL,
-    sealed BLOB NOT NULL, stored INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (entry_id, position)
-);
-CREATE INDEX former_entry ON former_leaf (entry_id);
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +46,14 @@ class Cursor:
     prev_ack: int = 0  # stream_seq of the last verified receipt
 
 
-def outbox_path(directory: Path, client_id: ClientId) -> Path:
-    """The file of one key's outbox, for a `KeyReader`."""
-    return directory / client_id.hex() / _FILE
+_START: Final = Cursor()
+# Removing an entry costs as much as storing it; many together, in a step that is made anyway, cost
+# next to nothing. What is lost of it by a stop is sent again and found to be there already.
+_SETTLE_AT: Final = 256
+_SETTLE_EVERY_S: Final = 0.05
 
 
-class Outbox:
+class Outbox(OutboxFile):
     """Opened by one process at a time, a second one is refused with S.LOCKED; threads may share it.
 
     Each method is one short step under a lock; who authors while another thread sends keeps the
@@ -79,90 +61,33 @@ class Outbox:
     """
 
     def __init__(self, directory: Path | None, client_id: ClientId) -> None:
-        self._lock: DirectoryLock | None = None
-        self._guard = threading.RLock()
-        target = ":memory:"
-        if directory is not None:
-            folder = directory / client_id.hex()
-            disk = Disk()
-            disk.mkdir(folder)
-            self._lock = DirectoryLock(folder / "lock")
-            target = str(outbox_path(directory, client_id))
-        try:
-            self._db = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
-            self._open_schema()
-            self._keys = KeyTable(self._db)
-            self.first_id = self._next_id = self._first_free_id()
-        except sqlite3.DatabaseError as flaw:
-            self._release()
-            raise StoreError(f"{target}: {flaw}", ErrorCode.DAMAGE) from flaw
+        self._settled: list[tuple[Entry, Receipt]] = []  # entries that are still to be removed
+        self._settled_at = 0.0
+        super().__init__(directory, client_id)
 
-    def _open_schema(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        steps = {0: _SCHEMA + keyed.SCHEMA, 1: "DROP INDEX entry_label;" + keyed.SCHEMA}
-        if version in steps:
-            self._db.executescript(
-                f"BEGIN IMMEDIATE; {steps[version]} PRAGMA user_version={_VERSION}; COMMIT;"
-            )
-        elif version != _VERSION:
-            raise StoreError(f"outbox of version {version}, expected {_VERSION}")
-
-    def _first_free_id(self) -> int:
+    def _opened(self) -> None:
+        self._keys = KeyTable(self._db)
+        self._cursors = self._load_cursors()
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entry'").fetchone()
-        return 1 if row is None else int(row[0]) + 1
+        self.first_id = self._next_id = 1 if row is None else int(row[0]) + 1
 
     def close(self) -> None:
         """Give the key up for another process."""
-        with self._guard:
-            self._db.close()
-            self._release()
+        try:
+            self.write_settled()
+        finally:
+            super().close()
 
-    def abandon(self) -> None:
-        """In a forked child: let go of the parent's lock without touching its database."""
-        self._release()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    @contextmanager
-    def _held(self) -> Iterator[sqlite3.Connection]:
-        """One step of one thread; a disk that refuses is E.STORE."""
-        with self._guard:
-            try:
-                yield self._db
-            except sqlite3.Error as flaw:
-                raise StoreError(f"the outbox refuses: {flaw}") from flaw
-
-    @contextmanager
-    def _transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
-        # Only storing must outlive a power failure at once. A receipt that is forgotten is fetched
-        # again, and the next durable transaction carries it along.
-        with self._held() as db:
-            db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:  # A full disk may have ended it already.
-                    db.execute("ROLLBACK")
-                raise
+    def _load_cursors(self) -> dict[Label, Cursor]:
+        rows = self._db.execute("SELECT label, next_seq, settled_seq, prev_ack FROM cursor")
+        return {
+            Label(label): Cursor(next_seq=next_seq, settled_seq=settled_seq, prev_ack=prev_ack)
+            for label, next_seq, settled_seq, prev_ack in rows
+        }
 
     def cursor(self, label: Label) -> Cursor:
         """Where the key stands; a new label starts at client_seq 1."""
-        with self._held() as db:
-            row = db.execute(
-                "SELECT next_seq, settled_seq, prev_ack FROM cursor WHERE label = ?", (label,)
-            ).fetchone()
-        return (
-            Cursor()
-            if row is None
-            else Cursor(next_seq=row[0], settled_seq=row[1], prev_ack=row[2])
-        )
+        return self._cursors.get(label, _START)
 
     def store(
         self,
@@ -192,13 +117,20 @@ class Outbox:
                 for entry, note in zip(entries, keys, strict=False)
                 if note is not None
             ]
+            cursors = {one.label: one.client_seq + 1 for one in entries}
             with self._transaction(durable=True):
                 self._insert(entries, made)
                 self._keys.add(notes)
                 if mark is not None:
                     self._keys.set_mark(mark)
+                self._write_settled()
+                for label, next_seq in cursors.items():
+                    self._write_cursor(label, replace(self.cursor(label), next_seq=next_seq))
             self._next_id += len(made)
             self._keys.added(notes)
+            for label, next_seq in cursors.items():
+                self._cursors[label] = replace(self.cursor(label), next_seq=next_seq)
+            self._settled_written()
         return entries
 
     def _insert(self, entries: Sequence[Entry], made: Sequence[tuple[Draft, Authored]]) -> None:
@@ -212,8 +144,6 @@ class Outbox:
         for one, (_, authored) in zip(entries, made, strict=True):
             if authored.attachments:
                 self._store_attachments(one.id, authored.attachments)
-        for label, next_seq in {one.label: one.client_seq + 1 for one in entries}.items():
-            self._set_cursor(label, next_seq=next_seq)
 
     def _store_attachments(self, entry_id: int, sealed: Iterable[SealedAttachment]) -> None:
         self._db.executemany(
@@ -221,14 +151,10 @@ class Outbox:
             [(entry_id, place, one.coid, one.sealed) for place, one in enumerate(sealed)],
         )
 
-    def _set_cursor(
-        self, label: Label, *, next_seq: int, settled_seq: int = 0, prev_ack: int = 0
-    ) -> None:
+    def _write_cursor(self, label: Label, cursor: Cursor) -> None:
         self._db.execute(
-            "INSERT INTO cursor VALUES (:label, :next, :settled, :ack) ON CONFLICT (label) DO "
-            "UPDATE SET next_seq = :next, settled_seq = max(settled_seq, :settled), "
-            "prev_ack = max(prev_ack, :ack)",
-            {"label": label, "next": next_seq, "settled": settled_seq, "ack": prev_ack},
+            "INSERT OR REPLACE INTO cursor VALUES (?,?,?,?)",
+            (label, cursor.next_seq, cursor.settled_seq, cursor.prev_ack),
         )
 
     # -- keys and marks
@@ -236,6 +162,8 @@ class Outbox:
     def find_keys(self, keys: Iterable[str]) -> dict[str, KeyedState]:
         """The keys that are known."""
         with self._held():
+            if self._settled and any(self._keys.is_pending(one.id) for one, _ in self._settled):
+                self.write_settled()
             return self._keys.find(keys)
 
     def key_of(self, entry: Entry) -> str | None:
@@ -277,6 +205,7 @@ class Outbox:
 
     def _entries(self, which: str, *values: object) -> list[Entry]:
         columns = "id, label, client_seq, msg, leaf, rebuilds"
+        self.write_settled()
         with self._held() as db:
             rows = db.execute(f"SELECT {columns} FROM entry {which}", values).fetchall()  # noqa: S608 - our own words
         return [_entry(row) for row in rows]
@@ -287,6 +216,7 @@ class Outbox:
 
     def count(self) -> int:
         """How many messages have no receipt yet."""
+        self.write_settled()
         return int(self._rows("SELECT count(*) FROM entry")[0][0])
 
     def draft(self, entry: Entry) -> Draft:
@@ -320,21 +250,40 @@ class Outbox:
 
     def settle(self, done: Sequence[tuple[Entry, Receipt]]) -> None:
         """Receipts are held: the entries go, the cursors move on, the keys keep the receipt."""
-        ids = [entry.id for entry, _ in done]
         with self._guard:
-            with self._transaction(durable=False):
-                self._remove(ids)
-                self._keys.settle((entry.id, receipt) for entry, receipt in done)
-                for label, last in {
-                    entry.label: (entry, receipt) for entry, receipt in done
-                }.items():
-                    self._set_cursor(
-                        label,
-                        next_seq=self.cursor(label).next_seq,
-                        settled_seq=last[0].client_seq,
-                        prev_ack=last[1].stream_seq,
-                    )
-            self._keys.settled(ids)
+            self._settled += done
+            # Of a label the last one reached furthest: entries and receipts are in order.
+            for label, last in {entry.label: (entry, receipt) for entry, receipt in done}.items():
+                cursor = self.cursor(label)
+                self._cursors[label] = replace(
+                    cursor,
+                    settled_seq=max(cursor.settled_seq, last[0].client_seq),
+                    prev_ack=max(cursor.prev_ack, last[1].stream_seq),
+                )
+            is_old = time.monotonic() - self._settled_at > _SETTLE_EVERY_S
+            if len(self._settled) >= _SETTLE_AT or is_old:
+                with contextlib.suppress(StoreError):  # A full disk: they go with a later step.
+                    self.write_settled()
+
+    def write_settled(self) -> None:
+        """Remove what is settled now, rather than with the next entries that are stored."""
+        with self._guard:
+            if self._settled:
+                with self._transaction(durable=False):
+                    self._write_settled()
+                self._settled_written()
+
+    def _write_settled(self) -> None:
+        if self._settled:
+            self._remove([entry.id for entry, _ in self._settled])
+            self._keys.settle((entry.id, receipt) for entry, receipt in self._settled)
+            for label in {entry.label for entry, _ in self._settled}:
+                self._write_cursor(label, self.cursor(label))
+
+    def _settled_written(self) -> None:
+        self._keys.settled(entry.id for entry, _ in self._settled)
+        self._settled = []
+        self._settled_at = time.monotonic()
 
     def _remove(self, entry_ids: Sequence[int]) -> None:
         rows = [(entry_id,) for entry_id in entry_ids]
@@ -346,21 +295,30 @@ class Outbox:
 
     def rebuild(self, made: Sequence[tuple[Entry, Authored]], *, next_seq: int) -> None:
         """Replace the bytes of entries by newly authored ones, keeping every former leaf hash."""
-        with self._transaction(durable=True):
+        label = made[0][0].label
+        with self._renumbering(label, next_seq):
             for entry, authored in made:
                 self._replace(entry, authored)
-            self._set_cursor(made[0][0].label, next_seq=next_seq)
 
     def withdraw(self, entry: Entry, made: Sequence[tuple[Entry, Authored]]) -> None:
         """Take a refused entry out with its key; those behind it move up by one client_seq."""
         with self._guard:
-            with self._transaction(durable=True):
+            with self._renumbering(entry.label, entry.client_seq + len(made)):
                 self._remove([entry.id])
                 self._keys.withdraw(entry.id)
                 for later, authored in made:
                     self._replace(later, authored)
-                self._set_cursor(entry.label, next_seq=entry.client_seq + len(made))
             self._keys.settled([entry.id])
+
+    @contextmanager
+    def _renumbering(self, label: Label, next_seq: int) -> Iterator[None]:
+        """A step after which the label goes on with another client_seq."""
+        with self._guard:
+            cursor = replace(self.cursor(label), next_seq=next_seq)
+            with self._transaction(durable=True):
+                yield
+                self._write_cursor(label, cursor)
+            self._cursors[label] = cursor
 
     def _replace(self, entry: Entry, authored: Authored) -> None:
         self._db.execute(

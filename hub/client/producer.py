@@ -157,6 +157,10 @@ class Producer:
         """Forget a source that is durably gone."""
         self._outbox.drop_mark(source)
 
+    def rest(self) -> None:
+        """Nothing is being sent: remove what is settled, so that others see it too."""
+        self._outbox.write_settled()
+
     def abandon(self) -> None:
         """In a forked child: let go of what the parent holds."""
         self._outbox.abandon()

@@ -12,6 +12,7 @@ from hub.server import ipc
 from hub.server.answers import CBOR_SEQ, error_map
 from hub.server.http import Respond, Response
 from hub.wire import cbor
+from hub.wire.msg import end_at
 
 if TYPE_CHECKING:
     from hub.server.app import DataPlane
@@ -43,7 +44,11 @@ def cut_items(body: bytes, items_max: int) -> list[bytes]:
         if len(items) == items_max:
             raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
         start = reader.pos
-        reader.skip()
+        end = end_at(body, start)
+        if end is None:
+            reader.skip()
+        else:
+            reader.seek(end)
         items.append(reader.raw(start))
     return items
 

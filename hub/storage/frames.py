@@ -88,6 +88,20 @@ def read_frame(data: bytes, offset: int, where: str, base: int = 0) -> Frame:
     return Frame(base + offset, kind, payload)
 
 
+def read_payload(data: bytes, offset: int, kind: int, where: str) -> bytes:
+    """The payload of a frame that must be of this kind, without the object; or Damage."""
+    start = offset + HEAD_BYTES
+    try:
+        length, crc, found = HEAD.unpack_from(data, offset)
+    except struct.error:
+        raise Damage(where, offset, "truncated frame head") from None
+    payload = data[start : start + length]
+    head = crc32(data[offset : offset + 4] + _KINDS[kind])
+    if found != kind or len(payload) != length or crc32(payload, head) != crc:
+        raise Damage(where, offset, "not the frame that the index names")
+    return payload
+
+
 def scan(data: bytes, offset: int, where: str) -> Iterator[Frame]:
     """All frames from `offset` to the end; Damage at the first that is not one."""
     while offset < len(data):

@@ -149,6 +149,10 @@ class LogReader:
             self._sound(label, lambda: proof.verify(leaves, self.root_at(label, size)))
         return proof
 
+    def node(self, label: Label, height: int, index: int) -> bytes:
+        """A stored node of the MMR; who uses it checks the root it leads to."""
+        return self._steady(lambda: self._files.node(label, height, index))
+
     def _node(self, label: Label) -> Callable[[int, int], bytes]:
         return lambda height, index: self._files.node(label, height, index)
 
@@ -212,11 +216,11 @@ class LogReader:
             where, fd = self._where(span[0]), self._segment_fd(span[0].segment)
             data = self._disk.pread(fd, _end_of(span[-1]) - base, base)
             for position in span:
-                msg = frames.read_frame(data, position.msg_offset - base, where, base)
-                receipt = frames.read_frame(data, position.receipt_offset - base, where, base)
-                if (msg.kind, receipt.kind) != (frames.MSG, frames.RECEIPT):
-                    raise Damage(where, position.msg_offset, "another kind of frame")
-                found.append((receipt.payload, msg.payload))
+                msg = frames.read_payload(data, position.msg_offset - base, frames.MSG, where)
+                receipt = frames.read_payload(
+                    data, position.receipt_offset - base, frames.RECEIPT, where
+                )
+                found.append((receipt, msg))
         return found
 
     def _frame(self, segment: int, offset: int, payload_bytes: int) -> frames.Frame:

@@ -256,6 +256,10 @@ class Reader:
         if self._pos != len(self._data):
             raise WireError(f"{len(self._data) - self._pos} trailing bytes")
 
+    def seek(self, pos: int) -> None:
+        """Go on at an offset that the caller knows to be the end of an item."""
+        self._pos = pos
+
     def raw(self, start: int) -> bytes:
         """The exact bytes from `start` up to here."""
         return self._data[start : self._pos]

@@ -31,6 +31,7 @@ _BSTR32: Final = b"\x58\x20"
 _BSTR64: Final = b"\x58\x40"
 _SIG_ITEM_BYTES: Final = 66
 _SHORTEST: Final = 208  # every number in one byte, no auth_ref, an empty ciphertext
+_LONGEST_HEADS: Final = 52  # what long integers, an auth_ref and a length add to it
 # array(10), ver 1 and three 32-byte strings stand at fixed offsets.
 _PREFIX: Final = Struct(">4s32s2s32s2s32s")
 _PREFIX_START: Final = b"\x8a\x01\x58\x20"
@@ -297,3 +298,38 @@ def _long_uint(data: bytes, pos: int) -> tuple[int, int]:
     end = pos + width
     number = int.from_bytes(data[pos:end], "big")
     return (number, end) if number >= least else (-1, pos)
+
+
+def end_at(data: bytes, pos: int) -> int | None:
+    """Where the MSG at an offset of a sequence ends; None when in doubt.
+
+    A walk over its items costs several times as much. It may only say what such a walk says.
+    """
+    if len(data) - pos < _SHORTEST + _LONGEST_HEADS:
+        return None
+    if (
+        not data.startswith(_PREFIX_START, pos)
+        or data[pos + 36 : pos + 38] != _BSTR32
+        or data[pos + 70 : pos + 72] != _BSTR32
+    ):
+        return None
+    at = pos + _PREFIX.size
+    for _ in range(2):  # client_seq and prev_ack
+        number = data[at]
+        at += 1
+        if number >= 24:
+            number, at = _long_uint(data, at)
+            if number < 0:
+                return None
+    if data[at] == cbor.NULL:
+        at += 1
+    elif data[at : at + 2] == _BSTR32:
+        at += 34
+    else:
+        return None
+    head, _, kind, length = _HASH_AND_LENGTH.unpack_from(data, at)
+    end = at + _HASH_AND_LENGTH.size + int(length) + _SIG_ITEM_BYTES
+    if head != _BSTR32 or kind != 0x59 or length < 0x100 or end > len(data):
+        return None
+    sig_item = end - _SIG_ITEM_BYTES
+    return end if data[sig_item : sig_item + 2] == _BSTR64 else None

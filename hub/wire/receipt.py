@@ -22,6 +22,7 @@ _START: Final = b"\x87\x01\x58\x20"
 _REST: Final = struct.Struct(">2s32s2s32sBI2s64s")
 _SHORTEST: Final = len(_START) + 32 + _REST.size
 _SEQ_HEADS: Final = {2: 0x18, 3: 0x19, 5: 0x1A}  # by the bytes that stream_seq takes
+_SEQ_WIDTHS: Final = {head: width for width, head in _SEQ_HEADS.items()}
 _SEQ_LEAST: Final = {2: 24, 3: 1 << 8, 5: 1 << 16}
 
 
@@ -72,6 +73,15 @@ class Receipt:
             hub_ts=hub_ts,
             hub_sig=sig,
         )
+
+    @classmethod
+    def read_at(cls, data: bytes, pos: int) -> tuple[Self, int] | None:
+        """The RECEIPT at an offset of a sequence, and the offset behind it; None when in doubt."""
+        if pos + _SHORTEST > len(data):
+            return None
+        end = pos + _SHORTEST + _SEQ_WIDTHS.get(data[pos + 36], 0)
+        receipt = cls._decode_by_position(data[pos:end])
+        return None if receipt is None else (receipt, end)
 
     @classmethod
     def _decode_by_field(cls, data: bytes) -> Self:

@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from hub.admission.records import RevocationKind
-from hub.client.peek import pending_count
+from hub.client import OutboxReader
+from hub.client.outbox_file import outbox_path
 from hub.errors import ErrorCode, VeenError
 from hub.label import stream_id
 from hub.types import ClientId, PublicKey
 from hub.wire.captoken import CapToken, Rate
 from recorder.acts.authority import SERVICE_TTL_S, Authority
+from recorder.gateway.config import producer_folder
 from recorder.models import Producer, Stream
 
 BECAUSE_MAX: Final = 200
+OUTBOX: Final = "outbox"  # of a client's state directory
 
 
 def authorize(producer: Producer, authority: Authority) -> None:
@@ -103,7 +106,7 @@ def check_drained(producer: Producer, authority: Authority) -> None:
     """
     if producer.held != Producer.Held.GATEWAY:
         return
-    principal = ClientId(bytes.fromhex(producer.principal))
-    waiting = pending_count(authority.files.gateway_state, principal)
-    if waiting:
-        raise VeenError(ErrorCode.BUSY, f"the gateway still sends {waiting} events with the key")
+    folder = producer_folder(authority.files.gateway_state, producer.name) / OUTBOX
+    outbox = OutboxReader(outbox_path(folder, ClientId(bytes.fromhex(producer.principal))))
+    if outbox.exists() and outbox.pending_ids() is not None:
+        raise VeenError(ErrorCode.BUSY, "the gateway still sends events with the old key")

@@ -40,8 +40,9 @@ def publish_gateway(authority: Authority) -> None:
     """Which token is which producer, and where each event type goes."""
     drop_unused_seeds(authority)
     facts = authority.facts
-    active = Producer.objects.filter(held=Producer.Held.GATEWAY, ended_at__isnull=True)
-    producers = list(active.order_by("name").prefetch_related("streams"))
+    held = Producer.objects.filter(held=Producer.Held.GATEWAY, revoked_at__isnull=True)
+    held = held.order_by("name", "principal").prefetch_related("streams")
+    producers = [one for one in held if one.ended_at is None]
     names = [producer.name for producer in producers]
     tokens = ApiToken.objects.filter(
         role=ApiToken.Role.PRODUCER, revoked_at__isnull=True, producer_name__in=names
@@ -53,25 +54,30 @@ def publish_gateway(authority: Authority) -> None:
         "hub_id": facts.hub_id.hex(),
         "recorder_admin_pk": authority.recorder_admin.public.hex(),
         "streams": [described(stream) for stream in recordable_streams()],
-        "producers": [
-            {
-                "name": producer.name,
-                "principal": producer.principal,
-                "cap_token": b64encode(bytes(producer.cap_token)).decode(),
-                "streams": sorted(stream.name for stream in producer.streams.all()),
-            }
-            for producer in producers
-        ],
+        "producers": [_producer(one) for one in producers],
         "tokens": [
             {"id": str(token.id), "sha256": token.sha256, "producer": token.producer_name}
             for token in tokens.order_by("sha256")
         ],
     }
+    retiring = [_producer(one) for one in held if one.ended_at is not None]
+    if retiring:
+        found["retiring"] = retiring
     path = authority.files.gateway_config
     before = _read(path)
-    serial = int(before.pop("serial", 0))
+    # Where the file was lost, the time is above every serial there was: the gateway goes only up.
+    serial = int(before.pop("serial", authority.seconds()))
     if before != found:
         _write(path, {"ver": VER, "serial": serial + 1, **found})
+
+
+def _producer(producer: Producer) -> dict[str, Any]:
+    return {
+        "name": producer.name,
+        "principal": producer.principal,
+        "cap_token": b64encode(bytes(producer.cap_token)).decode(),
+        "streams": sorted(stream.name for stream in producer.streams.all()),
+    }
 
 
 def recordable_streams() -> list[Stream]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from recorder.acts.checkpoints import CheckpointNow
-from recorder.acts.lake import Seal
+from recorder.acts.lake import Audit, Seal
 from recorder.acts.mapping import MapTypes, Migrate
 from recorder.acts.producers import AddProducer, RevokeProducer, RotateProducer
 from recorder.acts.readers import AddReader, RevokeReader
@@ -33,6 +33,7 @@ _ALL: Final[tuple[Verb[Any], ...]] = (
     SetRetention(),
     Prune(),
     Seal(),
+    Audit(),
 )
 VERBS: Final = {verb.name: verb for verb in _ALL}
 

@@ -15,8 +15,13 @@ ROWS: Final[dict[str, Row]] = {
     "reader": Row("recorder.cli.reader:reader", "Readers: add, list, revoke."),
     "retention": Row("recorder.cli.retention:retention", "How long payloads stay."),
     "record": Row("recorder.cli.record:record", "Record events, one or many from stdin."),
+    "adapter": Row("recorder.cli.adapter:adapter", "Listen for syslog or OTLP logs."),
     "replay": Row(
         "recorder.cli.replay:replay", "Read streams by range or window, each event verified."
+    ),
+    "seal": Row("recorder.cli.seal:seal", "Seal the live segments of the lake now."),
+    "audit": Row(
+        "recorder.cli.audit:audit", "Compare the lake with the log again, field by field."
     ),
     "evidence": Row(
         "recorder.cli.evidence:evidence", "Pack one event with all that proves it into one file."

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from hub.client import OutboxReader
-from hub.client.outbox import outbox_path
+from hub.client.outbox_file import outbox_path
 from hub.errors import ErrorCode, VeenError
 from hub.server.http import Request, Respond, Response
 from hub.server.metrics import Counter, Gauge, render, snapshot
 from hub.types import ClientId, PublicKey
 from recorder.codes import RecordCode, RecordError
-from recorder.gateway.config import GatewayConfig, Held
+from recorder.gateway.config import GatewayConfig, Held, producer_folder
 from recorder.gateway.desk import OUTBOX, Desk, Job
 from recorder.gateway.reply import JSON, Reply, error_response
 from recorder.gateway.watched import Watched
@@ -46,7 +46,7 @@ class GatewayApp:
     """The App behind the gateway's HTTP server; every call comes from the event loop's thread."""
 
     def __init__(self, state_dir: Path, *, patience_s: float = PATIENCE_S) -> None:
-        self._folder = state_dir / "gateway" / "producers"
+        self._folder = state_dir / "gateway"
         self._watched = Watched(state_dir)
         self._patience_s = patience_s
         self._desks: dict[PublicKey, Desk] = {}
@@ -142,8 +142,7 @@ class GatewayApp:
         return desk
 
     def _folder_of(self, held: Held) -> Path:
-        # All keys that a producer ever has share one folder; its name may hold any character.
-        return self._folder / sha256(held.name.encode()).hexdigest()[:32]
+        return producer_folder(self._folder, held.name)
 
     # -- configuration
 
@@ -165,7 +164,16 @@ class GatewayApp:
                 elif self._has_pending(held):
                     self._desk(config, held)
         if config is not None:
-            self._retire({held.principal for held in config.producers.values()})
+            self._retire({held.principal for held in config.producers.values()} | self._elders())
+
+    def _elders(self) -> set[PublicKey]:
+        """Rotated keys under which events wait; after a restart their desks are opened again."""
+        config = self._watched.config
+        waiting = [held for held in config.retiring if self._has_pending(held)] if config else []
+        for held in waiting:
+            assert config is not None
+            self._desk(config, held)
+        return {held.principal for held in waiting}
 
     def _has_pending(self, held: Held) -> bool:
         """Whether an earlier process left events that must go out without being asked for."""

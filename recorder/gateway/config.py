@@ -2,13 +2,16 @@
 
 `gateway/config.json` is published by the author process, {"ver", "serial", "hub_url", "hub_pk",
 "hub_id", "recorder_admin_pk", "streams": [{name, label, event_types, event_bytes_max, reader_key}],
-"producers": [{name, principal, cap_token, streams}], "tokens": [{id, sha256, producer}]};
+"producers": [{name, principal, cap_token, streams}], "tokens": [{id, sha256, producer}],
+"retiring"?: producers whose key was rotated and that send what they took, nothing new};
 `secrets/gateway.keys` is {"ver", "producers": {principal: seed}}. Hashes and keys are hex.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Final, Self
 
 from hub import canonical_json, label
@@ -30,6 +33,7 @@ _KEYS: Final = frozenset(
         "producers", "tokens",
     }
 )  # fmt: skip
+_RETIRING: Final = frozenset({"retiring"})
 _STREAM: Final = frozenset({"name", "label", "event_types", "event_bytes_max", "reader_key"})
 _PRODUCER: Final = frozenset({"name", "principal", "cap_token", "streams"})
 _TOKEN: Final = frozenset({"id", "sha256", "producer"})
@@ -65,11 +69,12 @@ class GatewayConfig:
     targets: dict[str, Target]
     producers: dict[str, Held]
     tokens: dict[bytes, str]  # SHA-256 of the token -> name of its one producer
+    retiring: tuple[Held, ...] = ()
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read `config.json`, or raise a VeenError that says where it is wrong."""
-        fields = Fields(canonical_json.parse(data), "", _KEYS, _NONE)
+        fields = Fields(canonical_json.parse(data), "", _KEYS, _RETIRING)
         if fields.value("ver") != VER:
             raise WireError("/ver: unknown version of a gateway configuration")
         admin = PublicKey(fields.hex32("recorder_admin_pk"))
@@ -98,7 +103,20 @@ class GatewayConfig:
                 _read_token(item, f"/tokens/{index}")
                 for index, item in enumerate(fields.items("tokens"))
             ),
+            retiring=tuple(
+                _read_producer(item, f"/retiring/{index}")
+                for index, item in enumerate(_optional(fields, "retiring"))
+            ),
         )
+
+
+def producer_folder(gateway: Path, name: str) -> Path:
+    """All keys that a producer ever has share one folder; its name may hold any character."""
+    return gateway / "producers" / sha256(name.encode()).hexdigest()[:32]
+
+
+def _optional(fields: Fields, key: str) -> list[Value]:
+    return [] if fields.value(key) is None else fields.items(key)
 
 
 def _read_stream(found: Value, where: str, admin: PublicKey) -> tuple[StreamConfig, Target]:

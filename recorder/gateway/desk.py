@@ -19,7 +19,8 @@ from typing import Final
 
 from hub.client import HubClient, OutboxReader
 from hub.client.lane import PENDING_MAX, KeyConflictError, Lane, LaneState, Outcome
-from hub.client.outbox import Entry, outbox_path
+from hub.client.outbox import Entry
+from hub.client.outbox_file import outbox_path
 from hub.crypto.signing import SigningKey
 from hub.errors import VeenError
 from hub.types import ClientId, PublicKey

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ _VALUE_BYTES_MAX: Final = 256  # longer values are looked at, not filtered by
 _KEY: Final = re.compile(r'(?![0-9]+$)[^."\\\x00-\x1f]{1,64}')
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MISSING: Final = msgspec.UNSET
+_OBJECT_STARTS: Final = ("{", b"{")
 
 
 def frequent_paths(texts: Sequence[str | None]) -> tuple[str, ...]:
@@ -56,19 +58,10 @@ def _leaf_paths(text: str) -> Iterator[str]:
                 yield path
 
 
-def shred(texts: Iterable[str | None], paths: Sequence[str]) -> dict[str, pa.Array]:
+def shred(texts: Sequence[str | None], paths: Sequence[str]) -> dict[str, pa.Array]:
     """One column of sub-text for each path."""
-    cut = _Cutter(paths)
-    columns: list[list[bytes | None]] = [[] for _ in paths]
-    nothing = (None,) * len(paths)
-    for text in texts:
-        found = nothing if text is None else cut(text)
-        for column, value in zip(columns, found, strict=True):
-            column.append(value)
-    return {
-        path: pa.array(column, pa.binary()).cast(pa.string())
-        for path, column in zip(paths, columns, strict=True)
-    }
+    columns = _cut(texts, paths)
+    return {path: pa.array(columns[path], pa.binary()).cast(pa.string()) for path in paths}
 
 
 @lru_cache(maxsize=256)
@@ -84,52 +77,35 @@ def _decoder(keys: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(struct)
 
 
-class _Cutter:
-    """Cuts the sub-texts of some paths out of one canonical text, level by level."""
-
-    __slots__ = ("_children", "_decoder", "_leaves", "_names", "_size")
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        tree: dict[str, list[tuple[int, str]]] = {}
-        for number, path in enumerate(paths):
-            key, _, rest = path.partition(".")
-            tree.setdefault(key, []).append((number, rest))
-        keys = tuple(tree)
-        self._size = len(paths)
-        self._decoder = _decoder(keys)
-        self._names = tuple([f"f{number}" for number in range(len(keys))])
-        self._leaves = tuple([
-            tuple([number for number, rest in tree[key] if not rest]) for key in keys
-        ])  # fmt: skip
-        self._children: tuple[tuple[tuple[int, ...], _Cutter] | None, ...] = tuple([
-            _child([(number, rest) for number, rest in tree[key] if rest]) for key in keys
-        ])  # fmt: skip
-
-    def __call__(self, text: str | bytes) -> Sequence[bytes | None]:
-        found: list[bytes | None] = [None] * self._size
-        if text[:1] not in ("{", b"{"):
-            return found
-        level = self._decoder.decode(text)
-        for name, leaves, child in zip(self._names, self._leaves, self._children, strict=True):
-            raw = getattr(level, name)
-            if raw is _MISSING:
-                continue
-            value = bytes(raw)
-            for number in leaves:
-                found[number] = value
-            if child is not None:
-                for number, inner in zip(child[0], child[1](value), strict=True):
-                    found[number] = inner
-        return found
-
-
-def _child(rests: Sequence[tuple[int, str]]) -> tuple[tuple[int, ...], _Cutter] | None:
-    if not rests:
-        return None
-    return tuple([number for number, _ in rests]), _Cutter([rest for _, rest in rests])
+def _cut(
+    texts: Sequence[str | bytes | None], paths: Sequence[str]
+) -> dict[str, list[bytes | None]]:
+    """The sub-texts of all paths, column by column and level by level."""
+    tree: dict[str, list[str]] = {}
+    for path in paths:
+        key, _, rest = path.partition(".")
+        tree.setdefault(key, []).append(rest)
+    decode = _decoder(tuple(tree)).decode
+    levels = [
+        None if text is None or text[:1] not in _OBJECT_STARTS else decode(text) for text in texts
+    ]
+    columns: dict[str, list[bytes | None]] = {}
+    for number, (key, rests) in enumerate(tree.items()):
+        read = attrgetter(f"f{number}")
+        found = [
+            None if level is None or (raw := read(level)) is _MISSING else bytes(raw)
+            for level in levels
+        ]
+        if "" in rests:
+            columns[key] = found
+        deeper = [rest for rest in rests if rest]
+        if deeper:
+            inner = _cut(found, deeper)
+            columns |= {f"{key}.{rest}": inner[rest] for rest in deeper}
+    return columns
 
 
 def value_at(text: str, path: str) -> str | None:
     """The sub-text at one path that may be shredded, None when it is missing."""
-    found = _Cutter([path])(text)[0]
+    found = _cut([text], [path])[path][0]
     return None if found is None else found.decode()

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from config.up_children import start_time
+from config.up_processes import ORDER
 from config.up_secrets import ISSUER, KEYSTORE, ROUTING_KEY, read_passphrase
 from config.up_state import StateDir
 from hub import control, keystore, label
@@ -206,6 +207,18 @@ def test_ctrl_c_stops_everything(start: Callable[..., Up]) -> None:
     assert all(start_time(pid) is None for pid in pids)
     assert up.said[-1] == "veen: stopped"
     assert not up.state.status.exists()
+
+
+def test_all_five_processes_come_up_and_go_down(state: StateDir) -> None:
+    up = Up(state, "--port", str(free_port()), run_worker=True)
+    try:
+        shown = {one["name"]: one["state"] for one in up.ready().status()["processes"]}
+        assert shown == dict.fromkeys(ORDER, "running")
+        pids = [up.pid(name) for name in ORDER]
+        assert veen("down", "--data-dir", str(state.root)).returncode == 0
+        assert all(start_time(pid) is None for pid in pids)
+    finally:
+        up.end()
 
 
 def test_a_taken_port_is_said_and_the_next_one_used(state: StateDir) -> None:

@@ -1,4 +1,4 @@
-"""C12: under a steady load nothing is refused and nearly all answers are in time [assurance 1]."""
+"""C12: under a steady load nothing is refused and almost all answers come in time [assurance]."""
 
 from __future__ import annotations
 

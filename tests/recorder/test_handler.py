@@ -87,9 +87,10 @@ def test_an_exception_is_kept_with_its_traceback(
 
 
 def test_what_has_no_json_form_is_shown_as_text(
-    logger: logging.Logger, handler: RecorderHandler, cast: Cast, hub: LiveHub
+    handler: RecorderHandler, cast: Cast, hub: LiveHub
 ) -> None:
-    logger.info("\ud800 lone", extra={"odd": object, "nan": float("nan"), "\udfff": {1: {2}}})
+    odd = {"odd": object, "nan": float("nan"), "\udfff": {1: {2}}}
+    handler.handle(logging.makeLogRecord({"name": "n", "msg": "\ud800 lone", **odd}))
     assert handler.recorder.flush(WAIT_S)
     (payload,) = payloads(cast, hub.url)
     assert payload["message"] == "\\ud800 lone"

@@ -36,13 +36,15 @@ def veen(*arguments: str) -> subprocess.CompletedProcess[str]:
 class Up:
     """One running `veen up` and everything it says."""
 
-    def __init__(self, state: StateDir, *arguments: str) -> None:
+    def __init__(self, state: StateDir, *arguments: str, run_worker: bool = False) -> None:
         self.state = state
         command = [sys.executable, "-m", "config.cli", "up", "--no-open"]
         command += ["--data-dir", str(state.root), *arguments]
+        # Ports of its own: bundles of other tests look for free ones from the default on.
+        ports = {"VEEN_HUB_PORT": str(free_port()), "VEEN_GATEWAY_PORT": str(free_port())}
         self.process = subprocess.Popen(
             command,
-            env=environment(),
+            env={**environment(), **ports, "VEEN_RUN_WORKER": str(int(run_worker))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

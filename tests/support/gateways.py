@@ -38,15 +38,17 @@ class Publisher:
     event_bytes_max: int = 65_536
     more_tokens: list[dict[str, str]] = field(default_factory=list)
 
-    def publish(self, *casts: Cast, without_tokens: Sequence[str] = ()) -> None:
+    def publish(
+        self, *casts: Cast, without_tokens: Sequence[str] = (), retiring: Sequence[Cast] = ()
+    ) -> None:
         disk = Disk()
         for folder in ("secrets", "gateway"):
             disk.mkdir(self.state_dir / folder)
         self.serial += 1
-        keys = {cast.key.public.hex(): cast.key.seed.hex() for cast in casts}
+        keys = {cast.key.public.hex(): cast.key.seed.hex() for cast in (*casts, *retiring)}
         self._write("secrets/gateway.keys", {"ver": 1, "producers": keys})
         streams = {name: self._stream(cast, name) for cast in casts for name in cast.types}
-        config = {
+        config: dict[str, Any] = {
             "ver": 1,
             "serial": self.serial,
             "hub_url": casts[0].hub_url,
@@ -54,15 +56,7 @@ class Publisher:
             "hub_id": casts[0].connection().hub_id.hex(),
             "recorder_admin_pk": ADMIN.public.hex(),
             "streams": list(streams.values()),
-            "producers": [
-                {
-                    "name": cast.name,
-                    "principal": cast.key.public.hex(),
-                    "cap_token": b64encode(cast.token().encode()).decode(),
-                    "streams": list(cast.types),
-                }
-                for cast in casts
-            ],
+            "producers": [self._producer(cast) for cast in casts],
             "tokens": [
                 {
                     "id": f"id-{cast.name}",
@@ -74,7 +68,17 @@ class Publisher:
             ]
             + self.more_tokens,
         }
+        if retiring:
+            config["retiring"] = [self._producer(cast) for cast in retiring]
         self._write("gateway/config.json", config)
+
+    def _producer(self, cast: Cast) -> dict[str, object]:
+        return {
+            "name": cast.name,
+            "principal": cast.key.public.hex(),
+            "cap_token": b64encode(cast.token().encode()).decode(),
+            "streams": list(cast.types),
+        }
 
     def _stream(self, cast: Cast, name: str) -> dict[str, object]:
         entry = cast.entry(name)

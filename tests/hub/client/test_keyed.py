@@ -11,7 +11,8 @@ import pytest
 
 from hub.authoring import open_message
 from hub.client import Draft, HubClient, Item, Mark, OutboxReader, RefusedError
-from hub.client.outbox import Outbox, outbox_path
+from hub.client.outbox import Outbox
+from hub.client.outbox_file import outbox_path
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.types import ClientId

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import ErrorCode, VeenError, WireError
 from hub.types import AuthRef, ClientId, ClientSeq, Hash, Label, ProfileId, Signature
+from hub.wire import cbor
 from hub.wire import msg as msg_module
 from hub.wire.msg import Msg
 from tests.support import vectors
@@ -158,3 +159,33 @@ def test_a_signed_msg_verifies_and_is_in_its_canonical_bytes(
     msg.check_ct_hash()
     assert Msg.decode(msg.encode()) == msg
     assert dataclasses.replace(msg).encode() == msg.encode()
+
+
+def _check_the_end_is_that_of_a_walk(data: bytes, pos: int) -> None:
+    end = msg_module.end_at(data, pos)
+    if end is not None:
+        assert end == cbor.skip(data, pos)
+
+
+@given(msgs, st.binary(max_size=80), st.data())
+def test_the_end_of_a_msg_is_only_told_where_a_walk_finds_it(
+    msg: Msg, rest: bytes, data: st.DataObject
+) -> None:
+    encoded = rest + msg.encode() + bytes(60)
+    _check_the_end_is_that_of_a_walk(encoded, len(rest))
+    at = data.draw(st.integers(len(rest), len(encoded)))
+    gone, new = data.draw(st.integers(0, 3)), data.draw(st.binary(max_size=3))
+    _check_the_end_is_that_of_a_walk(encoded[:at] + new + encoded[at + gone :], len(rest))
+
+
+def test_the_end_agrees_with_a_walk_on_every_value_of_every_structural_byte() -> None:
+    for base in (Msg.decode(A), Msg.decode(B)):
+        letter = dataclasses.replace(base, ciphertext=bytes(512)).encode()
+        encoded = letter + bytes(60)
+        assert msg_module.end_at(encoded, 0) == len(letter)
+        for position in (*range(5), *range(34, 40), *range(68, 74), *range(102, 190)):
+            for value in range(256):
+                changed = encoded[:position] + bytes((value,)) + encoded[position + 1 :]
+                _check_the_end_is_that_of_a_walk(changed, 0)
+        for size in range(len(letter)):
+            assert msg_module.end_at(letter[:size], 0) is None

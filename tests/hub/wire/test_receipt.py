@@ -126,3 +126,32 @@ def test_the_fast_reader_agrees_on_every_value_of_every_structural_byte(stream_s
             _check_both_readers_agree(
                 encoded[:position] + bytes((value,)) + encoded[position + 1 :]
             )
+
+
+@given(st.lists(receipts, min_size=1, max_size=4), st.binary(max_size=3))
+def test_a_receipt_is_read_out_of_a_sequence_as_by_itself(row: list[Receipt], rest: bytes) -> None:
+    data = b"".join(receipt.encode() for receipt in row) + rest
+    pos = 0
+    for receipt in row:
+        end = pos + len(receipt.encode())
+        assert Receipt.read_at(data, pos) in (None, (receipt, end))
+        pos = end
+    assert Receipt.read_at(data, pos) is None
+
+
+def test_the_common_spelling_is_read_out_of_a_sequence() -> None:
+    row = [
+        Receipt.sign(
+            HUB, Label(bytes(32)), StreamSeq(seq), LeafHash(bytes(32)), MmrRoot(bytes(32)),
+            UnixSeconds(1_700_000_000),
+        )
+        for seq in (24, 255, 256, 65_536)
+    ]  # fmt: skip
+    data = b"".join(receipt.encode() for receipt in row)
+    pos = 0
+    for receipt in row:
+        found = Receipt.read_at(data, pos)
+        assert found is not None
+        assert found[0] == receipt
+        pos = found[1]
+    assert pos == len(data)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import close_old_connections, connection
 from pytest_django import Settings as DjangoSettings
 
 from hub.server.config import HubConfig
@@ -57,18 +55,7 @@ def office(
 
 
 @pytest.fixture
-def author(office: Office) -> Iterator[Office]:
-    """An office whose author works while the test clicks."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.02):
-            close_old_connections()
-            office.run()
-        connection.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield office
-    stop.set()
-    thread.join()
+def author(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """An office whose author is at work the moment it is woken, in the thread that wakes it."""
+    monkeypatch.setattr("recorder.services._wake", office.run)
+    return office

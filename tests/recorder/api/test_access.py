@@ -40,7 +40,10 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("POST", "/api/query/cancel/r-1"): {"reader", "admin"},
     ("GET", "/api/query/list"): {"reader", "admin"},
     ("POST", "/api/query/replay"): {"reader", "admin"},
-    ("GET", f"/api/query/replay/{UUID(int=1)}"): {"reader", "admin"},
+    ("GET", f"/api/query/replay/{UUID(int=2)}"): {"reader", "admin"},
+    ("GET", "/api/admin/lake-jobs"): {"admin"},
+    ("GET", f"/api/admin/lake-jobs/{UUID(int=1)}"): {"admin"},
+    ("POST", f"/api/admin/lake-jobs/{UUID(int=1)}/cancel"): {"admin"},
 }
 OPEN = {"/api/schema", "/api/docs"}  # they say nothing about anybody
 FORWARDED = {"/api/record/events"}  # the gateway judges the token
@@ -161,7 +164,8 @@ def test_the_matrix_knows_every_route() -> None:
     routes = {one for one in _routes(get_resolver().url_patterns) if one.startswith("/api/")}
     names = {
         "latest": "<str:manifest_id>", "r-1": "<str:result_id>", "q-1": "<str:query_id>",
-        str(UUID(int=0)): "<uuid:act_id>", str(UUID(int=1)): "<uuid:replay_id>",
+        str(UUID(int=0)): "<uuid:act_id>", str(UUID(int=1)): "<uuid:job_id>",
+        str(UUID(int=2)): "<uuid:replay_id>",
     }  # fmt: skip
     shown = {"/".join(names.get(part, part) for part in one.split("/")) for _, one in ALLOWED}
     bare = {one for one in routes if not one.startswith("/api/v1/")}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import close_old_connections, connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -50,21 +48,10 @@ def office(
 
 
 @pytest.fixture
-def author(office: Office) -> Iterator[Office]:
-    """An office whose author works while the test asks."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.02):
-            close_old_connections()
-            office.run()
-        connection.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield office
-    stop.set()
-    thread.join()
+def author(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """An office whose author is at work the moment it is woken, in the thread that wakes it."""
+    monkeypatch.setattr("recorder.services._wake", office.run)
+    return office
 
 
 def ask(web: Client, text: str, body: Any, status: int = 202) -> dict[str, Any]:

@@ -382,7 +382,7 @@ def test_memory_does_not_grow_with_the_answer(
     live_server: LiveServer, bundle: WebBundle, name: str
 ) -> None:
     bundle.stream(name)
-    bundle.record(name, 300)
+    bundle.record(name, 200)
     bundle.log.checkpoint()
     bundle.ingest(name)
     text = token("admin")
@@ -390,7 +390,7 @@ def test_memory_does_not_grow_with_the_answer(
     peaks = []
     for rounds in (1, 6):
         if rounds > 1:
-            bundle.record(name, 300 * (rounds - 1))
+            bundle.record(name, 200 * (rounds - 1))
             bundle.log.checkpoint()
             bundle.ingest(name)
         tracemalloc.start()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -69,6 +72,21 @@ class Shell:
             RecorderEvent.decode(open_message(item.msg, profile=PRODUCT, secret=secrets).body)
             for item in items
         ]
+
+    def post(self, token: str, event: dict[str, object], patience_s: float = 0) -> int:
+        """One event to the gateway; it may not have read a new token yet."""
+        url = self.up.status()["gateway_url"]
+        deadline = time.monotonic() + patience_s
+        while True:
+            parts = urlsplit(url)
+            link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            link.request("POST", "/api/record/events", json.dumps(event), headers)
+            status = link.getresponse().status
+            link.close()
+            if status != 401 or time.monotonic() > deadline:
+                return status
+            time.sleep(0.1)
 
     def changes(self, *types: str) -> list[dict[str, Any]]:
         """What was recorded of these kinds."""
@@ -193,6 +211,11 @@ def test_tokens_are_for_gateway_held_producers_and_readers_and_administrators(
     config = json.loads((shell.up.state.gateway / "config.json").read_bytes())
     assert [one["id"] for one in config["tokens"]] == [made["token_id"]]
     assert text not in (shell.up.state.gateway / "config.json").read_text()
+    placed: dict[str, object] = {"event_type": "order.placed", "subject_id": "dave"}
+    assert shell.post(text, placed, patience_s=10) == 201
+    assert shell.read(orders)[-1].subject_id == "dave"
+    admin = keystore.read_private(shell.up.state.secret("admin.token")).decode().strip()
+    assert shell.post(admin, placed) == 401
     shown = shell.json("token", "create", "--role", "reader", "auditor", "--stream", orders)
     assert shown["token"].startswith("veen-")
     names = {one["name"] for one in shell.json("token", "list")["tokens"]}

@@ -177,6 +177,29 @@ def test_a_rotated_key_keeps_the_producers_idempotency(
         assert other.body["principal_id"] == principal
 
 
+def test_what_a_rotated_key_took_goes_out_under_it_also_after_a_restart(
+    make_cast: MakeCast, tmp_path: Path
+) -> None:
+    hub = live_hub.start(closed_config(tmp_path / "d"))
+    old = make_cast(hub)
+    new = make_cast(hub, types=old.types, key=SigningKey.generate())
+    publisher = Publisher(tmp_path)
+    publisher.publish(old)
+    hub.kill()
+    with gateways.running(tmp_path, patience_s=0.1) as gateway:
+        reply = gateway.post(event("x", idempotency_key="k"), token=token_of("shop"))
+        assert reply.body["pending"] is True
+        gateway.kill()
+    publisher.publish(new, retiring=[old])
+    with (
+        live_hub.running(closed_config(tmp_path / "d", port=urlsplit(hub.url).port)),
+        gateways.running(tmp_path) as gateway,
+    ):
+        until(lambda: subjects(old, hub.url) == ["x"])
+        again = gateway.post(event("x", idempotency_key="k"), token=token_of("shop"))
+        assert again.body["principal_id"] == old.key.public.hex()
+
+
 def test_a_revoked_producer_is_refused_and_its_event_kept(
     hub: LiveHub, make_cast: MakeCast, tmp_path: Path
 ) -> None:

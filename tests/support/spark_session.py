@@ -37,9 +37,3 @@ def spark(java_home: Path, spark_scratch: Path) -> Iterator[SparkSession]:
     session = start_session(plan)
     yield session
     stop_session(session)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
