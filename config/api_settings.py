@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from queryapi.api_schemas import SCHEMAS as QUERY_SCHEMAS
 from recorder.api_schemas import SCHEMAS
 
 BODY_BYTES_MAX: Final = 1024 * 1024
@@ -39,11 +40,12 @@ SPECTACULAR_SETTINGS: Final[dict[str, Any]] = {
     "PREPROCESSING_HOOKS": ["config.api_schema.without_aliases"],
     "POSTPROCESSING_HOOKS": [],
     "APPEND_COMPONENTS": {
-        "schemas": SCHEMAS,
+        "schemas": {**SCHEMAS, **QUERY_SCHEMAS},
         "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
     },
     "TAGS": [
         {"name": "record", "description": "Events, replay, streams and checkpoints."},
+        {"name": "query", "description": "Questions whose answers carry their proof."},
         {"name": "admin", "description": "Acts of administrators, executed and recorded."},
     ],
 }

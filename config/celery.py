@@ -24,6 +24,11 @@ SCHEDULE: Final[dict[str, dict[str, Any]]] = {
         "schedule": LAKE_TICK_S,
         "options": {"expires": LAKE_TICK_S},
     },
+    "queries": {
+        "task": "config.tasks.run_queries",
+        "schedule": JOBS_TICK_S,
+        "options": {"expires": JOBS_TICK_S},
+    },
     "lake-jobs": {
         "task": "config.tasks.run_lake_jobs",
         "schedule": JOBS_TICK_S,

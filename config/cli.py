@@ -48,6 +48,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Recorder": {
         "recorder": Entry("recorder.cli.group:recorder", "Record, replay, prove events."),
+        "query": Entry("queryapi.cli.group:query", "Questions whose answers carry their proof."),
     },
     "Keys and capabilities": {
         "token": Entry("recorder.cli.token:token", "API tokens: create, list, revoke."),

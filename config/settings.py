@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "hub.apps.HubConfig",
     "recorder.apps.RecorderConfig",
+    "queryapi.apps.QueryApiConfig",
 ]
 MIDDLEWARE = [
     "config.middleware.request_log",
@@ -144,5 +145,7 @@ VEEN_ANCHOR_TSA_URL = VEEN.anchor_tsa_url
 VEEN_ANCHOR_TSA_CERT = VEEN.anchor_tsa_cert
 VEEN_ANCHOR_ALLOW = VEEN.anchor_allow
 VEEN_LAKE_DIR = STATE.root / "lake"
+VEEN_RESULTS_DIR = STATE.root / "results"
+VEEN_QUERY_LAUNCHER = "config.query_launcher.CeleryQueries"
 VEEN_LAKE_LAUNCHER = "config.lake_launcher.CeleryLake"
 VEEN_AUTHOR_SOCKET = STATE.author_socket

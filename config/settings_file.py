@@ -102,6 +102,14 @@ class Settings:
     spark_properties_file: Path | None = setting(
         PathName(), None, "a cluster's own Spark settings, its secret among them"
     )
+    query_time_s: int = setting(Integer(1, 86_400), 600, "seconds a query may take")
+    query_rows_max: int = setting(Integer(1, 10**9), 5_000_000, "rows a result may have")
+    query_bytes_max: int = setting(Integer(1, 1 << 44), 1 << 32, "bytes of rows in a result")
+    query_running_max: int = setting(Integer(1, 64), 3, "queries of one principal that run at once")
+    query_waiting_max: int = setting(Integer(1, 10**6), 200, "unfinished queries of one principal")
+    query_rate_max: int = setting(Integer(1, 10**6), 600, "queries of one principal in a minute")
+    query_sync_ms: int = setting(Integer(0, 30_000), 1500, "how long submit waits for an answer")
+    results_days: int = setting(Integer(1, 36_500), 30, "how long rows of results are kept")
     redis_url: str | None = setting(Text(), None, "task broker; a private one if unset")
     allowed_hosts: tuple[str, ...] = setting(TextList(), (), "host names the web process answers")
 

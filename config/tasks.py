@@ -11,6 +11,7 @@ from django.db import close_old_connections
 
 from config.lake_jobs import JobRunner
 from config.lake_work import LakeWork
+from config.query_work import QueryWork
 from config.spark_driver import driver
 from hub.errors import VeenError
 
@@ -29,6 +30,14 @@ def lake_work() -> LakeWork:
 def job_runner() -> JobRunner:
     """The runner of jobs of this process."""
     return JobRunner(lake_work(), driver())
+
+
+@cache
+def query_work() -> QueryWork:
+    """The queries of this process."""
+    from django.conf import settings  # noqa: PLC0415 - settings are read when first used
+
+    return QueryWork(settings.VEEN, driver(), lake_work())
 
 
 def _guarded(name: str, work: Any) -> Any:  # noqa: ANN401 - whatever the work gives
@@ -59,3 +68,9 @@ def bring_up_to(streams: dict[str, int], timeout_s: float) -> None:
 def run_lake_jobs() -> None:
     """Run the jobs that wait."""
     _guarded("run_lake_jobs", job_runner().run_pending)
+
+
+@shared_task(name="config.tasks.run_queries")
+def run_queries() -> None:
+    """Look for queries and replays that wait; they run in threads of their own."""
+    _guarded("run_queries", query_work().look)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.api_docs import DocsView, SchemaView
+from config.urls_query import query
 from recorder import api, api_admin, api_events, api_lake, api_replay
 
 recorder: list[URLPattern | URLResolver] = [
@@ -28,7 +29,8 @@ recorder: list[URLPattern | URLResolver] = [
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *recorder,
-    path("v1/", include((recorder, "v1"))),
+    *query,
+    path("v1/", include(([*recorder, *query], "v1"))),
     path("schema", SchemaView.as_view(), name="api-schema"),
     path("docs", DocsView.as_view(), name="api-docs"),
 ]

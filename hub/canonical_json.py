@@ -25,6 +25,7 @@ from hub.errors import WireError
 DEPTH_MAX: Final = 64  # arrays and objects inside one another
 EXPONENT_MAX: Final = 400
 _INTEGER_DIGITS_MAX: Final = EXPONENT_MAX + 1
+_LONG_DIGITS_MAX: Final = 4000  # int() itself stops a little later
 _INTEGER_END: Final = 10**_INTEGER_DIGITS_MAX
 # More digits than a text in memory has characters, so no mantissa can outweigh such an exponent.
 _EXPONENT_DIGITS_MAX: Final = 18
@@ -87,11 +88,14 @@ def pointer(*steps: str | int) -> str:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def parse(source: bytes | str, *, depth_max: int = DEPTH_MAX) -> Value:
-    """The value of a JSON text, or JsonError at its first flaw."""
+def parse(source: bytes | str, *, depth_max: int = DEPTH_MAX, is_bounded: bool = True) -> Value:
+    """The value of a JSON text, or JsonError at its first flaw; only metric results have no bound.
+
+    Without the bound integers may have up to 4000 digits; the bound of other numbers stays.
+    """
     text = _text_of(source, depth_max)
     try:
-        value: Value = _decode(_STRICT, text)
+        value: Value = _decode(_STRICT if is_bounded else _LONG, text)
     except _Broken:
         raise next(_flaws(_decode(_MARKING, text))) from None
     if _may_hold_surrogates(text, source):
@@ -171,6 +175,12 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _long_integer(text: str) -> int:
+    if len(text) > _LONG_DIGITS_MAX:
+        raise _Broken(_OUT_OF_RANGE)
+    return int(text)
+
+
 def _number(text: str) -> int | Decimal:
     """A number with fraction or exponent, judged before anything is expanded."""
     mantissa, _, exponent_text = text.lower().partition("e")
@@ -230,6 +240,12 @@ def _marking(read: Callable[[_Read], object]) -> Callable[[_Read], object]:
 _STRICT: Final = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_int=_integer,
+    parse_float=_number,
+    parse_constant=_constant,
+)
+_LONG: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_long_integer,
     parse_float=_number,
     parse_constant=_constant,
 )

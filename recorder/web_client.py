@@ -9,7 +9,7 @@ import http.client
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlencode, urlsplit
 
 from hub.errors import ErrorCode, VeenError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+PIECE_BYTES: Final = 1024 * 1024
 Query = Mapping[str, str | Sequence[str]]
 
 
@@ -56,6 +57,28 @@ class WebClient:
         with self._asked("POST", path, query, data) as answer:
             return self._json(answer)
 
+    def read(self, path: str, query: Query | None = None) -> bytes:
+        """The bytes of an answer, for whoever reads numbers exactly."""
+        with self._asked("GET", path, query) as answer:
+            return self._bytes(answer)
+
+    def send(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+        """The bytes that answer a JSON body which is sent as it is."""
+        with self._asked("POST", path, None, body, headers) as answer:
+            return self._bytes(answer)
+
+    def save(self, path: str, query: Query | None, sink: BinaryIO) -> int:
+        """Write an answer of any size to a file; how many bytes it had."""
+        with self._asked("GET", path, query) as answer:
+            size = 0
+            while piece := answer.read(PIECE_BYTES):
+                size += len(piece)
+                sink.write(piece)
+            expected = answer.getheader("Content-Length")
+            if expected is not None and int(expected) != size:
+                raise VeenError(ErrorCode.UNREACHABLE, "the answer was cut")
+            return size
+
     @contextmanager
     def lines(self, path: str, query: Query | None = None) -> Iterator[Iterator[bytes]]:
         """The lines of an NDJSON answer while they arrive."""
@@ -64,7 +87,12 @@ class WebClient:
 
     @contextmanager
     def _asked(
-        self, method: str, path: str, query: Query | None, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        body: bytes | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
         link = self._connection()
         target = self._parts.path.rstrip("/") + path
@@ -73,6 +101,7 @@ class WebClient:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        headers |= more or {}
         try:
             link.request(method, target, body, headers)
             answer = link.getresponse()
@@ -101,12 +130,16 @@ class WebClient:
                 raise VeenError(ErrorCode.UNREACHABLE, "the answer was cut inside a line")
             yield line
 
-    def _json(self, answer: http.client.HTTPResponse) -> Any:  # noqa: ANN401
+    @staticmethod
+    def _bytes(answer: http.client.HTTPResponse) -> bytes:
         data = answer.read(ANSWER_BYTES_MAX + 1)
         if len(data) > ANSWER_BYTES_MAX:
             raise VeenError(ErrorCode.PROTOCOL, "the answer is larger than any answer")
+        return data
+
+    def _json(self, answer: http.client.HTTPResponse) -> Any:  # noqa: ANN401
         try:
-            return json.loads(data)
+            return json.loads(self._bytes(answer))
         except ValueError as flaw:
             raise VeenError(ErrorCode.PROTOCOL, f"{self.url} does not answer in JSON") from flaw
 
@@ -115,7 +148,11 @@ class WebClient:
             found = self._json(answer)
         except VeenError:
             found = None
-        return refusal_of(answer.status, found, answer.getheader("Retry-After"))
+        return self._worded(answer.status, found, answer.getheader("Retry-After"))
+
+    def _worded(self, status: int, found: object, retry_after: str | None) -> VeenError:
+        """A client of another product knows further codes."""
+        return refusal_of(status, found, retry_after)
 
     def _unreachable(self, broken: Exception) -> VeenError:
         reason = str(broken) or type(broken).__name__
@@ -124,9 +161,7 @@ class WebClient:
 
 def refusal_of(status: int, found: object, retry_after: str | None = None) -> VeenError:
     """The error that an error body stands for."""
-    retry_after_s = None
-    if retry_after and retry_after.isascii() and retry_after.isdigit():
-        retry_after_s = min(int(retry_after), 3600)
+    retry_after_s = seconds_of(retry_after)
     if isinstance(found, dict):
         code, message = found.get("error_code"), found.get("message")
         if isinstance(code, str) and isinstance(message, str):
@@ -134,7 +169,7 @@ def refusal_of(status: int, found: object, retry_after: str | None = None) -> Ve
                 return RecordError(
                     RecordCode(code),
                     message,
-                    details=_details(found.get("details")),
+                    details=details_of(found.get("details")),
                     retry_after_s=retry_after_s,
                 )
             kind = ErrorCode.INTERNAL if status >= 500 else ErrorCode.FORMAT
@@ -142,7 +177,14 @@ def refusal_of(status: int, found: object, retry_after: str | None = None) -> Ve
     return VeenError(ErrorCode.PROTOCOL, f"HTTP status {status} without a code of this API")
 
 
-def _details(found: object) -> list[Detail]:
+def seconds_of(retry_after: str | None) -> int | None:
+    """A Retry-After header that makes sense."""
+    if retry_after and retry_after.isascii() and retry_after.isdigit():
+        return min(int(retry_after), 3600)
+    return None
+
+
+def details_of(found: object) -> list[Detail]:
     if not isinstance(found, list):
         return []
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
 _PARTS: Final = "parts"
 
 
-def run_query(spark: SparkSession, job: QueryJob, control: JobControl = UNWATCHED) -> QueryOutcome:
+def run_query(
+    spark: SparkSession,
+    job: QueryJob,
+    control: JobControl = UNWATCHED,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> QueryOutcome:
     """Write rows, index and evidence into the job's folder, or raise QueryError."""
     parts = job.folder / _PARTS
     Disk().mkdir(parts)
     try:
-        return _run(Engine(spark, control), job, parts)
+        return _run(Engine(spark, control, on_step), job, parts)
     finally:
         shutil.rmtree(parts, ignore_errors=True)
 

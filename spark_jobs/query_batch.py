@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -123,12 +124,18 @@ def batches(chunk: Chunk) -> Iterator[Batch]:
                     yield Batch(file, chunk, number, start)
                 start += rows
         if start != chunk.segment_last + 1:
-            detail = f"{chunk.rows_file} has not the rows {chunk.segment_first} to "
-            raise StoreError(f"{detail}{chunk.segment_last}", ErrorCode.DAMAGE)
-    except FileNotFoundError:
-        raise StoreError(f"{chunk.rows_file} is missing", ErrorCode.DAMAGE) from None
+            detail = f"it has not the rows {chunk.segment_first} to {chunk.segment_last}"
+            raise broken(chunk.rows_file, detail)
     except (pa.ArrowException, OSError) as flaw:
-        raise StoreError(f"{chunk.rows_file}: {flaw}", ErrorCode.DAMAGE) from flaw
+        raise broken(chunk.rows_file, flaw) from flaw
+
+
+def broken(path: str, flaw: object) -> StoreError:
+    """S.DAMAGE, in words that a stranger may read: the file's name, not where it lies."""
+    if isinstance(flaw, FileNotFoundError):
+        flaw = "it is missing"
+    told = str(flaw).replace(path, "it")
+    return StoreError(f"{Path(path).name}: {told}", ErrorCode.DAMAGE)
 
 
 def cut_path(texts: pa.Array, path: tuple[str, ...]) -> pa.Array:

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hub.errors import ErrorCode, StoreError
 from queryapi.contract.descriptor import Aggregate, Descriptor, Filter, Function, Mode
 from queryapi.contract.fields import Field
 from recorder.lake.columns import GROUP_FIELDS
+from spark_jobs.query_batch import broken
 from spark_jobs.query_groups import EVENTS, Partial, key_names
 from spark_jobs.query_plan import Chunk
 from spark_jobs.query_text import shown
@@ -78,7 +78,7 @@ def _read(chunk: Chunk, grouping: str) -> pa.Table:
             use_threads=False,
         )
     except (pa.ArrowException, OSError) as flaw:
-        raise StoreError(f"{chunk.groups_file}: {flaw}", ErrorCode.DAMAGE) from flaw
+        raise broken(str(chunk.groups_file), flaw) from flaw
     return table
 
 

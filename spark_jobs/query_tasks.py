@@ -36,9 +36,15 @@ class Done(Generic[_Found]):
 class Engine:
     """A session and how its jobs are shown and stopped."""
 
-    def __init__(self, spark: SparkSession, control: JobControl = UNWATCHED) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        control: JobControl = UNWATCHED,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._context = spark.sparkContext
         self._control = control
+        self._on_step = on_step
 
     @property
     def cores(self) -> int:
@@ -49,18 +55,25 @@ class Engine:
         self, name: str, work: Callable[[int, _Given], _Found], items: Sequence[_Given]
     ) -> list[_Found]:
         """One task for each item, results in their order; the refusal of the first item counts."""
+        if self._control.is_cancelled is not None and self._control.is_cancelled():
+            raise _cancelled()
         if not items:
             return []
+        self._on_step(name)
         try:
             with watched(self._context, name, len(items), self._control):
                 dealt = self._context.parallelize(list(enumerate(items)), len(items))
                 done: list[Done[_Found]] = dealt.map(partial(_attempt, work)).collect()
         except CancelledError as stop:
-            raise QueryError(QueryCode.CANCELLED, "the query was cancelled") from stop
+            raise _cancelled() from stop
         for one in done:
             if one.error_code is not None:
                 raise QueryError(one.error_code, one.message)
         return [one.found for one in done if one.found is not None]
+
+
+def _cancelled() -> QueryError:
+    return QueryError(QueryCode.CANCELLED, "the query was cancelled")
 
 
 def _attempt(work: Callable[[int, _Given], _Found], given: tuple[int, _Given]) -> Done[_Found]:
@@ -71,4 +84,7 @@ def _attempt(work: Callable[[int, _Given], _Found], given: tuple[int, _Given]) -
         return Done(error_code=refusal.error_code, message=refusal.message)
     except StoreError as damage:
         message = f"the lake is damaged: {damage.detail}"
+        return Done(error_code=QueryCode.EXECUTION_FAILED, message=message)
+    except OSError as refusal:  # What a task reads is judged where it is read; this is a write.
+        message = f"a task could not write: {refusal.strerror}"
         return Done(error_code=QueryCode.EXECUTION_FAILED, message=message)

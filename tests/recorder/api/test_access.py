@@ -30,6 +30,17 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", "/api/admin/producers"): {"admin"},
     ("GET", "/api/admin/tokens"): {"admin"},
     ("GET", "/api/admin/readers"): {"admin"},
+    ("POST", "/api/query/submit"): {"reader", "admin"},
+    ("GET", "/api/query/status/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1/rows.json"): {"reader", "admin"},
+    ("GET", "/api/query/result/r-1/download"): {"reader", "admin"},
+    ("GET", "/api/query/evidence/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/descriptor/q-1"): {"reader", "admin"},
+    ("POST", "/api/query/cancel/r-1"): {"reader", "admin"},
+    ("GET", "/api/query/list"): {"reader", "admin"},
+    ("POST", "/api/query/replay"): {"reader", "admin"},
+    ("GET", f"/api/query/replay/{UUID(int=2)}"): {"reader", "admin"},
     ("GET", "/api/admin/lake-jobs"): {"admin"},
     ("GET", f"/api/admin/lake-jobs/{UUID(int=1)}"): {"admin"},
     ("POST", f"/api/admin/lake-jobs/{UUID(int=1)}/cancel"): {"admin"},
@@ -152,10 +163,10 @@ def _routes(patterns: Any, prefix: str = "") -> list[str]:
 def test_the_matrix_knows_every_route() -> None:
     routes = {one for one in _routes(get_resolver().url_patterns) if one.startswith("/api/")}
     names = {
-        "latest": "<str:manifest_id>",
-        str(UUID(int=0)): "<uuid:act_id>",
-        str(UUID(int=1)): "<uuid:job_id>",
-    }
+        "latest": "<str:manifest_id>", "r-1": "<str:result_id>", "q-1": "<str:query_id>",
+        str(UUID(int=0)): "<uuid:act_id>", str(UUID(int=1)): "<uuid:job_id>",
+        str(UUID(int=2)): "<uuid:replay_id>",
+    }  # fmt: skip
     shown = {"/".join(names.get(part, part) for part in one.split("/")) for _, one in ALLOWED}
     bare = {one for one in routes if not one.startswith("/api/v1/")}
     assert bare == shown | OPEN | FORWARDED

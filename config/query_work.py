@@ -1,0 +1,210 @@
+"""The worker's queries: taken from their rows, run on Spark, recorded, never twice [Query 8].
+
+Rows are the queue. A query is taken by one update and held by a lease that its runner renews; when
+the runner is gone the lease ends and another goes on from what is on disk: a finished result is
+recorded, not computed again. Runners are threads of their own, so that a long query keeps nobody
+from ingest, cancelling or another query.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Final
+
+from django.db import close_old_connections, connection
+from django.utils import timezone
+
+from config.lake_work import LakeWork
+from config.query_run import QueryRun, Runner
+from config.settings_file import Settings
+from config.spark_driver import SparkDriver
+from hub.errors import ErrorCode, VeenError
+from queryapi import events, queries, services
+from queryapi.contract.codes import QueryCode, QueryError
+from queryapi.models import Execution, Replay, State
+from recorder.models import AuthoredEvent
+from recorder.services import wait_for_event
+
+RUNNERS: Final = 4
+LEASE: Final = timedelta(seconds=10)
+ATTEMPTS_MAX: Final = 3
+RECORD_WAIT_S: Final = 5.0
+LOOKED_AT: Final = 200
+CLEANED_AT_ONCE: Final = 20
+
+logger = logging.getLogger(__name__)
+
+
+class QueryWork:
+    """All queries of one worker process."""
+
+    def __init__(self, settings: Settings, driver: SparkDriver, lake: LakeWork) -> None:
+        self._settings = settings
+        self._runner = Runner(settings, driver, lake)
+        self._holder = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._pool = ThreadPoolExecutor(RUNNERS, thread_name_prefix="query")
+        self._lock = threading.Lock()
+        self._active: set[str] = set()
+
+    def look(self) -> int:
+        """Start whatever waits, as far as runners are free; how many were started."""
+        self._clean()
+        with self._lock:
+            started = 0
+            for key, row in self._due():
+                if len(self._active) >= RUNNERS:
+                    break
+                self._active.add(key)
+                self._pool.submit(self._run, key, row).add_done_callback(_log_fault)
+                started += 1
+            return started
+
+    def _due(self) -> list[tuple[str, Execution | Replay]]:
+        """Rows that may be taken now, oldest first, no principal crowding out the others."""
+        now = timezone.now()
+        found: list[tuple[str, Execution | Replay]] = []
+        running: dict[str, int] = {}
+        for execution in (*queries.left_behind(now)[:LOOKED_AT], *queries.waiting()[:LOOKED_AT]):
+            who = execution.principal_id
+            if execution.pk in self._active:
+                continue
+            if execution.state == State.PENDING:
+                if who not in running:
+                    running[who] = queries.running_of(who)
+                if running[who] >= self._settings.query_running_max:
+                    continue
+                running[who] += 1
+            found.append((execution.pk, execution))
+        replays = [(str(one.pk), one) for one in queries.waiting_replays(now)[:LOOKED_AT]]
+        return [*found, *[pair for pair in replays if pair[0] not in self._active]]
+
+    def _run(self, key: str, row: Execution | Replay) -> None:
+        close_old_connections()
+        try:
+            if isinstance(row, Execution):
+                self._execute(row)
+            else:
+                self._replay(row)
+        finally:
+            connection.close()
+            with self._lock:
+                self._active.discard(key)
+        self.look()  # A runner is free now.
+        connection.close()
+
+    # -- queries
+
+    def _execute(self, execution: Execution) -> None:
+        if execution.state == State.PENDING:
+            if not self._is_recorded(execution) or not services.start(
+                execution, self._holder, LEASE
+            ):
+                return
+        elif not services.take_over(Execution, execution.pk, self._holder, LEASE):
+            return
+        execution.refresh_from_db()
+        if execution.digest:
+            self._settle(execution)
+            return
+        if execution.attempts > ATTEMPTS_MAX:
+            services.fail(execution, QueryCode.INTERNAL_ERROR, "The query could not be run.")
+            return
+        self._attempt(execution)
+
+    @staticmethod
+    def _is_recorded(execution: Execution) -> bool:
+        """Execution starts when the RECEIPT of the descriptor is held."""
+        event = wait_for_event(events.submitted_key(execution.result_id), RECORD_WAIT_S)
+        if event.state == AuthoredEvent.State.REFUSED:
+            services.fail(execution, QueryCode.INTERNAL_ERROR, "The query could not be recorded.")
+        return event.state == AuthoredEvent.State.RECORDED
+
+    def _attempt(self, execution: Execution) -> None:
+        with QueryRun(Execution, execution.pk, self._holder, LEASE) as run:
+            try:
+                found = self._runner.answer(execution, run)
+            except QueryError as failure:
+                self._end(execution, run, failure)
+                return
+            except VeenError as refusal:
+                self._refused(execution, refusal)
+                return
+            if not services.keep_digest(
+                execution, self._holder, found.digest, found.rows_bytes, found.timings
+            ):
+                return  # Cancelled, or somebody else has it by now.
+            self._settle(execution)
+
+    def _end(self, execution: Execution, run: QueryRun, failure: QueryError) -> None:
+        if failure.error_code is not QueryCode.CANCELLED:
+            services.fail(execution, failure.error_code, failure.message)
+        elif run.is_late:
+            message = f"The query took longer than {self._settings.query_time_s} seconds."
+            services.fail(execution, QueryCode.EXECUTION_FAILED, message)
+        # Else whoever cancelled it has ended it, or another worker has taken it.
+
+    def _refused(self, execution: Execution, refusal: VeenError) -> None:
+        """What may pass is tried again; anything else is the end."""
+        logger.warning("query.refused", extra={"reason": str(refusal)})
+        if refusal.code is ErrorCode.BUSY and execution.attempts < ATTEMPTS_MAX:
+            services.let_go(Execution, execution.pk, self._holder)
+            return
+        services.fail(execution, QueryCode.EXECUTION_FAILED, f"The query failed: {refusal.code}.")
+
+    @staticmethod
+    def _settle(execution: Execution) -> None:
+        """COMPLETED only after the digest's RECEIPT is held; until then the next look tries."""
+        event = wait_for_event(events.result_key(execution.result_id), RECORD_WAIT_S)
+        if event.state == AuthoredEvent.State.RECORDED:
+            services.complete(execution)
+        elif event.state == AuthoredEvent.State.REFUSED:
+            logger.error("query.digest_refused", extra={"result_id": execution.result_id})
+
+    # -- replays
+
+    def _replay(self, replay: Replay) -> None:
+        if replay.state == State.PENDING:
+            if not services.start_replay(replay, self._holder, LEASE):
+                return
+        elif not services.take_over(Replay, replay.pk, self._holder, LEASE):
+            return
+        replay.refresh_from_db()
+        if replay.attempts > ATTEMPTS_MAX:
+            services.fail_replay(replay, QueryCode.INTERNAL_ERROR, "The replay could not be run.")
+            return
+        with QueryRun(Replay, replay.pk, self._holder, LEASE) as run:
+            try:
+                digest, compared = self._runner.compare(replay, run)
+            except QueryError as failure:
+                is_late = failure.error_code is QueryCode.CANCELLED
+                code = QueryCode.EXECUTION_FAILED if is_late else failure.error_code
+                services.fail_replay(replay, code, failure.message)
+            except VeenError as refusal:
+                if refusal.code is ErrorCode.BUSY and replay.attempts < ATTEMPTS_MAX:
+                    services.let_go(Replay, replay.pk, self._holder)
+                    return
+                message = f"The replay failed: {refusal.code}."
+                services.fail_replay(replay, QueryCode.EXECUTION_FAILED, message)
+            else:
+                services.complete_replay(replay, self._holder, digest, compared)
+
+    # -- retention
+
+    def _clean(self) -> None:
+        before = timezone.now() - timedelta(days=self._settings.results_days)
+        for execution in queries.expired(before)[:CLEANED_AT_ONCE]:
+            shutil.rmtree(queries.results_dir() / execution.result_id, ignore_errors=True)
+            services.forget_rows(execution)
+
+
+def _log_fault(done: Future[None]) -> None:
+    """An error of ours; the row's lease ends, and its attempts are counted."""
+    fault = done.exception()
+    if fault is not None:
+        logger.error("query.fault", exc_info=fault)

@@ -1,0 +1,192 @@
+"""Reads of the query layer: states, answers, and what waits for the worker [Query 7.3-7.5]."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from hub import canonical_json
+from hub.canonical_json import Value
+from queryapi import events, policy
+from queryapi.contract.codes import QueryCode, QueryError
+from queryapi.contract.descriptor_reader import read_recorded
+from queryapi.contract.digest import ResultDigest, compare
+from queryapi.models import OPEN, Execution, Replay, State
+from queryapi.result_files import ResultFolder
+from recorder.auth import ADMIN, Caller
+from recorder.event import format_time
+from recorder.models import AuthoredEvent
+
+RETRY_AFTER_S: Final = 1
+
+
+def find(caller: Caller, result_id: str) -> Execution:
+    """An execution that this caller may see, or query_not_found."""
+    return policy.visible(caller, Execution.objects.filter(pk=result_id).first())
+
+
+def find_query(caller: Caller, query_id: str) -> Execution:
+    """The same by query_id."""
+    return policy.visible(caller, Execution.objects.filter(query_id=query_id).first())
+
+
+def find_replay(caller: Caller, replay_id: uuid.UUID) -> Replay:
+    """A replay of this caller, or query_not_found."""
+    found = Replay.objects.filter(pk=replay_id).first()
+    is_ours = found is not None and (
+        caller.token.role == ADMIN or found.principal_id == caller.token.principal_id
+    )
+    if found is None or not is_ours:
+        raise policy.not_found()
+    return found
+
+
+def listed(caller: Caller) -> QuerySet[Execution]:
+    """Whatever this caller may list, newest first."""
+    rows = Execution.objects.order_by("-created_at", "-result_id")
+    if caller.token.role == ADMIN:
+        return rows
+    return rows.filter(principal_id=caller.token.principal_id)
+
+
+def older_than(rows: QuerySet[Execution], last: Execution) -> QuerySet[Execution]:
+    """What comes behind a row in the list."""
+    same = Q(created_at=last.created_at, result_id__lt=last.result_id)
+    return rows.filter(Q(created_at__lt=last.created_at) | same)
+
+
+def status_of(execution: Execution) -> dict[str, Value]:
+    """The status object."""
+    return {
+        "query_id": execution.query_id,
+        "result_id": execution.result_id,
+        "status": execution.state,
+        "error_code": execution.error_code or None,
+        "message": execution.message or None,
+        "progress": {
+            "step": execution.step or None,
+            "done": execution.tasks_done,
+            "total": execution.tasks_total,
+        },
+        "submitted_at": _time(execution.created_at),
+        "started_at": _time(execution.started_at),
+        "finished_at": _time(execution.finished_at),
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else format_time(int(moment.timestamp() * 1000))
+
+
+def record_event_of(key: str, hub_id: str) -> dict[str, Value] | None:
+    """Where an event of ours stands in the log; None until its RECEIPT is held."""
+    row = AuthoredEvent.objects.filter(pk=key, state=AuthoredEvent.State.RECORDED).first()
+    if row is None:
+        return None
+    return {
+        "stream": row.stream,
+        "seq": row.hub_commit_seq,
+        "hub_id": hub_id,
+        "receipt_id": row.receipt_id,
+    }
+
+
+def digest_of(execution: Execution) -> ResultDigest:
+    """The digest of a completed query, or why there is none."""
+    if execution.state == State.FAILED:
+        code = QueryCode(execution.error_code)
+        raise QueryError(code, execution.message)
+    if execution.state != State.COMPLETED:
+        message = "The result is not ready yet."
+        raise QueryError(QueryCode.RESULT_NOT_READY, message, retry_after_s=RETRY_AFTER_S)
+    return ResultDigest.decode(canonical_json.parse(execution.digest))
+
+
+def folder_of(execution: Execution) -> ResultFolder:
+    """The files of a completed query, or query_not_found once they were removed."""
+    folder = ResultFolder(results_dir() / execution.result_id)
+    if execution.rows_removed_at is not None or not folder.rows.exists():
+        message = "The rows are no longer kept; submit the query again or replay it."
+        raise QueryError(QueryCode.QUERY_NOT_FOUND, message)
+    return folder
+
+
+def results_dir() -> Path:
+    """Where results lie."""
+    found: Path = settings.VEEN_RESULTS_DIR
+    return found
+
+
+def digest_event(execution: Execution, digest: ResultDigest) -> dict[str, Value] | None:
+    """The event of the digest, which stands beside it."""
+    return record_event_of(events.result_key(execution.result_id), digest.hub_id)
+
+
+def descriptor_event(execution: Execution) -> dict[str, Value] | None:
+    """The event of the descriptor."""
+    descriptor = read_recorded(execution.descriptor.encode())
+    assert descriptor.coverage is not None
+    hub_id = descriptor.coverage[0].hub_id.hex()
+    return record_event_of(events.submitted_key(execution.result_id), hub_id)
+
+
+def replay_of(replay: Replay) -> dict[str, Value]:
+    """The object of GET /api/query/replay/{replay_id}."""
+    theirs = ResultDigest.decode(canonical_json.parse(replay.their_digest))
+    found: dict[str, Value] = {
+        "replay_id": str(replay.id),
+        "status": replay.state,
+        "error_code": replay.error_code or None,
+        "message": replay.message or None,
+        "local_digest": None,
+        "comparison": [],
+        "equal": None,
+    }
+    if replay.local_digest:
+        ours = ResultDigest.decode(canonical_json.parse(replay.local_digest))
+        compared = compare(theirs, ours)
+        found["local_digest"] = ours.to_json()
+        found["comparison"] = [one.to_json() for one in compared]
+        found["equal"] = all(one.equal for one in compared)
+    return found
+
+
+# -- for the worker
+
+
+def waiting() -> QuerySet[Execution]:
+    """Executions that nobody has taken, oldest first."""
+    return Execution.objects.filter(state=State.PENDING).order_by("created_at", "result_id")
+
+
+def left_behind(now: datetime) -> QuerySet[Execution]:
+    """Executions whose worker is gone, or whose digest waits for its RECEIPT."""
+    return Execution.objects.filter(state=State.RUNNING, held_until__lt=now).order_by("created_at")
+
+
+def waiting_replays(now: datetime) -> QuerySet[Replay]:
+    """Replays that nobody has taken, or whose worker is gone."""
+    left = Q(state=State.RUNNING, held_until__lt=now)
+    return Replay.objects.filter(Q(state=State.PENDING) | left).order_by("created_at")
+
+
+def running_of(principal_id: str) -> int:
+    """How many of a principal's queries run."""
+    return Execution.objects.filter(principal_id=principal_id, state=State.RUNNING).count()
+
+
+def expired(before: datetime) -> QuerySet[Execution]:
+    """Completed queries whose rows have been kept long enough."""
+    return Execution.objects.filter(
+        state=State.COMPLETED, finished_at__lt=before, rows_removed_at__isnull=True
+    )
+
+
+def unfinished_ids() -> set[str]:
+    """Results that may still be written."""
+    return set(Execution.objects.filter(state__in=OPEN).values_list("result_id", flat=True))
