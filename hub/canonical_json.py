@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from json.encoder import encode_basestring
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from hub.errors import WireError
 
@@ -237,24 +237,10 @@ def _marking(read: Callable[[_Read], object]) -> Callable[[_Read], object]:
     return read_or_mark
 
 
-_STRICT: Final = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_integer,
-    parse_float=_number,
-    parse_constant=_constant,
-)
-_LONG: Final = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_long_integer,
-    parse_float=_number,
-    parse_constant=_constant,
-)
-_SPELLED: Final = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_integer,
-    parse_float=_as_spelled,
-    parse_constant=_constant,
-)
+_EXACT: Final[dict[str, Any]] = {"object_pairs_hook": _object, "parse_constant": _constant}
+_STRICT: Final = json.JSONDecoder(**_EXACT, parse_int=_integer, parse_float=_number)
+_LONG: Final = json.JSONDecoder(**_EXACT, parse_int=_long_integer, parse_float=_number)
+_SPELLED: Final = json.JSONDecoder(**_EXACT, parse_int=_integer, parse_float=_as_spelled)
 _MARKING: Final = json.JSONDecoder(
     object_pairs_hook=_marking(_object),
     parse_int=_marking(_integer),

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NewType, Self
 
-import msgspec
-
 from hub import canonical_json
 from hub.canonical_json import Flaw, JsonError, pointer
 from hub.crypto.hashing import h
@@ -109,7 +107,7 @@ class RecorderEvent:
         if "\0" in event.subject_id or "\0" in event.origin:
             raise WireError("U+0000 in subject_id or origin")
         payload = event.payload.encode()
-        if not _is_plainly_canonical(payload) and canonical_json.canonicalize(payload) != payload:
+        if canonical_json.canonicalize(payload) != payload:
             raise WireError("the payload is not canonical JSON")
         return event
 
@@ -157,33 +155,6 @@ class RecorderEvent:
             origin=origin,
             payload=payload,
         )
-
-
-class _NotPlain(Exception):  # noqa: N818 - never leaves this module
-    """Whether this is canonical is left to the exact reader."""
-
-
-def _no_fraction(text: str) -> float:
-    raise _NotPlain(text)
-
-
-_PLAIN_DECODER: Final = msgspec.json.Decoder(float_hook=_no_fraction)
-_PLAIN_ENCODER: Final = msgspec.json.Encoder(order="sorted")
-
-
-def _is_plainly_canonical(payload: bytes) -> bool:
-    """Whether a payload without fractions and deep nesting comes back as it was; False in doubt.
-
-    Reading and writing in C drops a second spelling of a key, a text or an integer, and sorts the
-    keys: what comes back unchanged had none. Three times as fast as the exact reader, and it may
-    only accept what that one accepts.
-    """
-    if payload.count(b"[") + payload.count(b"{") > canonical_json.DEPTH_MAX:
-        return False
-    try:
-        return _PLAIN_ENCODER.encode(_PLAIN_DECODER.decode(payload)) == payload
-    except (_NotPlain, msgspec.DecodeError, ValueError, RecursionError):
-        return False
 
 
 def _text_after(data: bytes, pos: int, key: bytes) -> tuple[str, int]:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.postgresql import find_binaries, running_server
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("tests/console", "tests/hub/test_index.py", "tests/recorder", "tests/queryapi")
+FOLDERS = ("tests/console", "tests/hub/test_index.py", "tests/recorder")
 
 pytestmark = pytest.mark.slow
 
