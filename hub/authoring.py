@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 
 from hub.crypto import aead, hpke
 from hub.crypto.hpke import DhSecret, OpenContext
@@ -13,13 +14,27 @@ from hub.errors import ErrorCode, VeenError, WireError
 from hub.limits import DEFAULT, Limits
 from hub.types import AuthRef, ClientId, ClientSeq, DhKey, Hash, Label, LeafHash
 from hub.wire import attachment, ciphertext
-from hub.wire.msg import Msg, aad_of, body_nonce_of
+from hub.wire.msg import Msg, Unsigned, aad_of, body_nonce_of
 from hub.wire.payload import PayloadHeader
-from hub.wire.profile import Profile
+from hub.wire.profile import PRODUCT, Profile
 
 _BODY_KEY: Final = b"veen/body-k"
 
 ReaderSecret: TypeAlias = bytes | DhSecret
+
+
+class Numbered(NamedTuple):
+    """What a MSG is to hold, and its place among those of its author."""
+
+    label: Label
+    client_seq: ClientSeq
+    prev_ack: int
+    auth_ref: AuthRef | None
+    reader_pk: DhKey
+    header: PayloadHeader
+    body: bytes
+    attachments: Sequence[bytes] = ()
+    profile: Profile = PRODUCT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,50 +104,108 @@ def author(
 
     The HPKE context lives and dies here, so no two messages can share one.
     """
-    _check_draft(header, auth_ref, attachments, limits)
+    item = Numbered(
+        label=label,
+        client_seq=client_seq,
+        prev_ack=prev_ack,
+        auth_ref=auth_ref,
+        reader_pk=reader_pk,
+        header=header,
+        body=body,
+        attachments=attachments,
+        profile=profile,
+    )
+    _check_draft(item, limits)
     context = hpke.seal_setup(reader_pk, ephemeral=ephemeral)
+    return _author(key, [item], [context], limits)[0]
+
+
+def author_all(
+    key: SigningKey, items: Sequence[Numbered], limits: Limits = DEFAULT
+) -> list[Authored]:
+    """`author` for many: each step is done for all before the next one begins.
+
+    In the long steps only libsodium runs, without the GIL, and a thread beside this one gets on.
+    """
+    for item in items:
+        _check_draft(item, limits)
+    return _author(key, items, hpke.seal_setups([item.reader_pk for item in items]), limits)
+
+
+def _author(
+    key: SigningKey,
+    items: Sequence[Numbered],
+    contexts: Sequence[hpke.SealContext],
+    limits: Limits,
+) -> list[Authored]:
     client_id = ClientId(key.public)
+    unsigned: list[Unsigned] = []
+    attached: list[tuple[SealedAttachment, ...]] = []
+    for item, context in zip(items, contexts, strict=True):
+        joined, sealed = _seal(client_id, item, context, limits)
+        attached.append(sealed)
+        unsigned.append(
+            Unsigned(
+                item.profile.id, item.label, item.client_seq, item.prev_ack, item.auth_ref, joined
+            )
+        )
+    made = []
+    for msg, sealed in zip(Msg.sign_all(key, unsigned), attached, strict=True):
+        msg_bytes = msg.encode()
+        if len(msg_bytes) > limits.msg_bytes_max:
+            detail = f"MSG of {len(msg_bytes)} bytes is over {limits.msg_bytes_max}"
+            raise WireError(detail, ErrorCode.SIZE)
+        made.append(
+            Authored(msg=msg, msg_bytes=msg_bytes, leaf_hash=msg.leaf_hash(), attachments=sealed)
+        )
+    return made
+
+
+def _seal(
+    client_id: ClientId, item: Numbered, context: hpke.SealContext, limits: Limits
+) -> tuple[bytes, tuple[SealedAttachment, ...]]:
+    """The padded ciphertext of one MSG, and its attachments as a hub keeps them."""
+    label, client_seq, prev_ack = item.label, item.client_seq, item.prev_ack
+    profile, header = item.profile, item.header
     aad = aad_of(
         profile_id=profile.id,
         label=label,
         client_id=client_id,
         client_seq=client_seq,
         prev_ack=prev_ack,
-        auth_ref=auth_ref,
+        auth_ref=item.auth_ref,
     )
-    sealed = tuple(_seal_attachments(context, aad, attachments, limits))
-    if sealed:
+    sealed: tuple[SealedAttachment, ...] = ()
+    if item.attachments:
+        sealed = tuple(_seal_attachments(context, aad, item.attachments, limits))
         header = replace(header, att_root=attachment.att_root(one.coid for one in sealed))
     nonce = body_nonce_of(
         label=label, prev_ack=prev_ack, client_id=client_id, client_seq=client_seq
     )
     joined = ciphertext.join(
         context.enc,
-        context.seal(header.encode(), aad),
-        aead.seal(context.export(_BODY_KEY), nonce, body, aad),
+        context.seal(_header_bytes(header), aad),
+        aead.seal(context.export(_BODY_KEY), nonce, item.body, aad),
         profile.pad_block,
     )
     ciphertext.check_framing(joined, profile.pad_block, limits)
-    msg = Msg.sign(
-        key,
-        profile_id=profile.id,
-        label=label,
-        client_seq=client_seq,
-        prev_ack=prev_ack,
-        auth_ref=auth_ref,
-        ciphertext=joined,
-    )
-    msg_bytes = msg.encode()
-    if len(msg_bytes) > limits.msg_bytes_max:
-        detail = f"MSG of {len(msg_bytes)} bytes is over {limits.msg_bytes_max}"
-        raise WireError(detail, ErrorCode.SIZE)
-    return Authored(msg=msg, msg_bytes=msg_bytes, leaf_hash=msg.leaf_hash(), attachments=sealed)
+    return joined, sealed
 
 
-def _check_draft(
-    header: PayloadHeader, auth_ref: AuthRef | None, attachments: Sequence[bytes], limits: Limits
-) -> None:
-    if header.cap_ref is not None and header.cap_ref != auth_ref:
+# The messages of a stream have one header or few, and nothing of it differs with the message.
+@lru_cache(maxsize=64)
+def _header_bytes(header: PayloadHeader) -> bytes:
+    return header.encode()
+
+
+@lru_cache(maxsize=64)
+def _header_of(data: bytes) -> PayloadHeader:
+    return PayloadHeader.decode(data)
+
+
+def _check_draft(item: Numbered, limits: Limits) -> None:
+    header, attachments = item.header, item.attachments
+    if header.cap_ref is not None and header.cap_ref != item.auth_ref:
         raise VeenError(ErrorCode.CAP, "payload_hdr.cap_ref is not MSG.auth_ref")
     if header.att_root is not None:
         # Attachments are sealed with keys of the new context, so nobody can know it beforehand.
@@ -199,7 +272,7 @@ def _split(msg: Msg, profile: Profile, limits: Limits) -> ciphertext.Parts:
 def _open_body(
     msg: Msg, parts: ciphertext.Parts, context: OpenContext, header_bytes: bytes, aad: bytes
 ) -> Opened:
-    header = PayloadHeader.decode(header_bytes)
+    header = _header_of(header_bytes)
     body = aead.open_(context.export(_BODY_KEY), msg.body_nonce(), parts.body_ct, aad)
     return Opened(
         header=header,

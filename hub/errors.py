@@ -218,6 +218,13 @@ class ProofError(VeenError):
         super().__init__(code, detail)
 
 
+class ScopeError(VeenError):
+    """A key in good standing, on a label that its capability does not allow."""
+
+    def __init__(self, detail: str, code: ErrorCode = ErrorCode.CAP):
+        super().__init__(code, detail)
+
+
 class StoreError(VeenError):
     """The data directory cannot be used as asked."""
 

@@ -1,12 +1,13 @@
-"""Writes of the index: refresh it, rebuild it, acknowledge a finding [architecture]."""
+"""Writes of the index: refresh it, note and acknowledge findings [architecture]."""
 
 from __future__ import annotations
 
 import json
 import logging
 import threading
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, transaction
@@ -21,12 +22,17 @@ from hub.types import HubId, Label, ManifestId, MmrRoot, PublicKey, StreamSeq
 HUB_TIMEOUT_S: Final = 5.0
 PROBLEM_LENGTH_MAX: Final = 300
 REASON_LENGTH_MIN: Final = 3
+Names: TypeAlias = Callable[[], Mapping[str, str]]
 
 logger = logging.getLogger(__name__)
 
 
-def refresh_index() -> IndexState:
-    """Look at the hub once and store what verified; a hub out of reach is noted, not raised."""
+def refresh_index(names: Names = dict) -> IndexState:
+    """Look at the hub once and store what verified; a hub out of reach is noted, not raised.
+
+    `names` gives the streams that somebody above knows, by the hex of their labels: the hub is
+    blind and cannot say what a label stands for.
+    """
     now = timezone.now()
     try:
         pin, look = _look()
@@ -39,7 +45,7 @@ def refresh_index() -> IndexState:
         return state
     with transaction.atomic():
         _store_manifests(look)
-        _store_heads(look, now)
+        _store_heads(look, names(), now)
         for observation in look.observations:
             record_finding(observation, now)
         state, _ = IndexState.objects.update_or_create(
@@ -53,18 +59,6 @@ def refresh_index() -> IndexState:
             },
         )
     return state
-
-
-def rebuild_sql() -> IndexState:
-    """Forget every row that the log gives back, and read it again.
-
-    Findings stay: what a hub once showed us is not in the log it shows today.
-    """
-    with transaction.atomic():
-        LabelHead.objects.all().delete()
-        ManifestRow.objects.all().delete()
-        IndexState.objects.all().delete()
-    return refresh_index()
 
 
 def record_finding(observation: Observation, now: datetime) -> Finding:
@@ -115,7 +109,7 @@ def acknowledge_finding(finding_id: int, *, by: str, reason: str) -> Finding:
     return finding
 
 
-def keep_index_fresh(every_s: float) -> threading.Thread:
+def keep_index_fresh(every_s: float, names: Names) -> threading.Thread:
     """Look at the hub again and again, so that a split is seen also when nobody looks."""
 
     def run() -> None:
@@ -123,7 +117,7 @@ def keep_index_fresh(every_s: float) -> threading.Thread:
         while True:
             close_old_connections()
             try:
-                refresh_index()
+                refresh_index(names)
             except DatabaseError:
                 logger.exception("index.not_stored")
             close_old_connections()
@@ -188,11 +182,12 @@ def _store_manifests(look: Look) -> None:
         )
 
 
-def _store_heads(look: Look, now: datetime) -> None:
+def _store_heads(look: Look, names: Mapping[str, str], now: datetime) -> None:
     assert look.newest_id is not None or not look.heads
     for head in look.heads:
         label = head.receipt.label.hex()
         values = {
+            "stream_name": names.get(label),
             "upto_seq": head.receipt.stream_seq,
             "root": head.receipt.mmr_root.hex(),
             "hub_ts": head.receipt.hub_ts,

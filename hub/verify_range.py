@@ -106,6 +106,16 @@ def verify_part(part: Part) -> PartRoots:
         reader.close()
 
 
+def cut(first: int, last: int, processes: int) -> list[int]:
+    """Where equal parts begin, and the end of the last.
+
+    As many for each process: with one part too many the others would wait for it at the end.
+    """
+    count = last - first + 1
+    parts = -(-count // (PART_ENTRIES_MAX * processes)) * processes
+    return [first + count * number // parts for number in range(parts + 1)]
+
+
 def verify_range(
     data_dir: Path,
     label: Label,
@@ -117,12 +127,9 @@ def verify_range(
 ) -> MmrRoot:
     """Verify an inclusive range and return the root at its end, or raise at the first flaw."""
     processes = processes or os.cpu_count() or 1
-    count = last - first + 1
-    parts = max(processes, -(-count // PART_ENTRIES_MAX))
-    borders = [first + count * number // parts for number in range(parts + 1)]
     work = [
         Part(data_dir=data_dir, label=label, first=start, last=end - 1, hub_keys=tuple(hub_keys))
-        for start, end in pairwise(borders)
+        for start, end in pairwise(cut(first, last, processes))
         if start < end
     ]
     if processes == 1:

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from hub import label as labels
 from hub.admission.records import AdmissionRecord, Revocation, RevocationKind
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, ScopeError, VeenError
 from hub.limits import DEFAULT, Limits
 from hub.types import UINT64_MAX, AuthRef, ClientId, Hash, Label, PublicKey
 from hub.wire.captoken import CapToken, Rate
@@ -262,7 +262,7 @@ class AdmissionState:
             for epoch in _epochs_around(now, span):
                 if any(labels.derive(routing_key, item, epoch) == label for item in stream_ids):
                     raise VeenError(ErrorCode.TIME, f"the label is of epoch {epoch}, now {now}")
-        raise VeenError(ErrorCode.CAP, "the label is of no stream the capability allows")
+        raise ScopeError("the label is of no stream the capability allows")
 
     def _labels(self, admission: _Admission, epoch: int, routing_key: bytes) -> frozenset[Label]:
         """The labels of all allowed streams in one epoch, derived once while it lasts."""

@@ -12,15 +12,22 @@ from hub.wire.msg import Msg
 from hub.wire.profile import Profile
 
 
-def check_form(data: bytes, profiles: Mapping[ProfileId, Profile], limits: Limits = DEFAULT) -> Msg:
+def check_form(
+    data: bytes,
+    profiles: Mapping[ProfileId, Profile],
+    limits: Limits = DEFAULT,
+    read: Msg | None = None,
+) -> Msg:
     """The MSG, or the first refusal in the order of the admission table.
+
+    `read` is the MSG of these bytes where it was decoded before, as a sequence was cut.
 
     (1) size E.SIZE; (2) canonical CBOR, field sizes, version E.FORMAT; (3) profile E.PROFILE;
     (4) ciphertext framing E.FORMAT or E.SIZE; (5) ct_hash E.FORMAT.
     """
     if len(data) > limits.msg_bytes_max:  # (1)
         raise WireError(f"{len(data)} bytes are over {limits.msg_bytes_max}", ErrorCode.SIZE)
-    msg = Msg.decode(data)  # (2)
+    msg = read or Msg.decode(data)  # (2)
     profile = profiles.get(msg.profile_id)
     if profile is None:  # (3)
         raise WireError(f"profile_id {msg.profile_id.hex()}", ErrorCode.PROFILE)

@@ -25,6 +25,8 @@ REVOCATION: Final = Hash(h(b"veen.revocation.v1"))
 LABEL_CLASS: Final = Hash(h(b"veen.label.class.v1"))
 CONTROL: Final = Hash(h(b"veen.control.v1"))
 
+RETENTION_POLICY: Final = "retention_policy"  # a verb of CONTROL
+
 REASON_BYTES_MAX: Final = 1024
 VERB_BYTES_MAX: Final = 64
 CLASS_BYTES_MAX: Final = 64
@@ -190,3 +192,47 @@ class ControlRecord:
         if not isinstance(detail, Mapping) or not all(isinstance(key, str) for key in detail):
             raise WireError("detail is not a map with text keys")
         return cls(verb=verb, detail=cast("Mapping[str, cbor.Value]", detail), ts=ts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """What a control record of the verb `retention_policy` says [COMP0.1].
+
+    A payload stays while it is younger than keep_s or among the newest keep_messages. With
+    neither there is no policy any more, and everything stays.
+    """
+
+    target: Label | str  # one label, or every label of a class
+    keep_s: int | None = None
+    keep_messages: int | None = None
+
+    def detail(self) -> dict[str, cbor.Value]:
+        """As it stands in the record."""
+        said: dict[str, cbor.Value] = {
+            "class" if isinstance(self.target, str) else "label": self.target
+        }
+        if self.keep_s is not None:
+            said["keep_s"] = self.keep_s
+        if self.keep_messages is not None:
+            said["keep_messages"] = self.keep_messages
+        return said
+
+    @classmethod
+    def of(cls, detail: Mapping[str, cbor.Value]) -> Self:
+        """From a record, or E.FORMAT."""
+        name, label = detail.get("class"), detail.get("label")
+        keep_s, keep_messages = detail.get("keep_s"), detail.get("keep_messages")
+        bounds_fit = all(
+            bound is None or isinstance(bound, int) for bound in (keep_s, keep_messages)
+        )
+        if isinstance(label, bytes) and len(label) == len(ZERO32) and name is None and bounds_fit:
+            target: Label | str = Label(label)
+        elif isinstance(name, str) and label is None and bounds_fit:
+            target = name
+        else:
+            raise WireError("a retention policy has label or class, keep_s?, keep_messages?")
+        return cls(
+            target=target,
+            keep_s=cast("int | None", keep_s),
+            keep_messages=cast("int | None", keep_messages),
+        )

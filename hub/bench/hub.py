@@ -19,8 +19,8 @@ from hub.bench.live import LiveHub, post
 from hub.bench.messages import ceiling_per_s, label_of, messages
 from hub.bench.sockets import percentile
 
-BATCH = 64
-BATCH_CONNECTIONS = 4
+BATCH = 128
+BATCH_CONNECTIONS = 16
 SMALL, LARGE = 1_000, 100_000
 CBOR, CBOR_SEQ = "application/cbor", "application/cbor-seq"
 
@@ -63,6 +63,8 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
         "submit_p50_ms": round(single.p50_ms, 2),
         "submit_p99_ms": round(single.p99_ms, 2),
         "batch_per_s": round(batch_per_s),
+        "batch": BATCH,
+        "batch_connections": BATCH_CONNECTIONS,
         "submit_ratio": round(single.per_s / ceiling, 3),
         "batch_ratio": round(batch_per_s / ceiling, 3),
         "p99_ms_at_half_load": round(half.p99_ms, 2),
@@ -127,7 +129,7 @@ def _fsync_times(folder: Path, count: int) -> list[float]:
 
 
 def _batches(hub: LiveHub, total: int, say: Say) -> tuple[float, list[int]]:
-    """Batches of 64 over four connections, until one label has `total` leaves."""
+    """Batches of 128 over sixteen connections, until one label has `total` leaves."""
     connection = hub.connection()
     small = list(messages(SMALL, label=label_of("small"), clients=4))
     post(connection, b"".join(small), CBOR_SEQ)
@@ -144,12 +146,14 @@ def _batches(hub: LiveHub, total: int, say: Say) -> tuple[float, list[int]]:
 
 def _batch_round(hub: LiveHub, count: int, salt: str) -> float:
     """One timed round: messages are signed before the clock starts, senders are processes."""
-    share = count // BATCH_CONNECTIONS
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(BATCH_CONNECTIONS + 1)
+    share, more = divmod(count, BATCH_CONNECTIONS)
     senders = [
-        context.Process(target=_send_batches, args=(hub.host, hub.port, share, barrier))
-        for _ in range(BATCH_CONNECTIONS)
+        context.Process(
+            target=_send_batches, args=(hub.host, hub.port, share + (number < more), barrier)
+        )
+        for number in range(BATCH_CONNECTIONS)
     ]
     for sender in senders:
         sender.start()

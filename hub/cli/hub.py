@@ -32,6 +32,7 @@ for _command in (
     hubacts.key,
     hubacts.token,
     hubacts.prune,
+    hubacts.retention,
     hubacts.clock,
     hubcare.fsck,
     hubcare.rebuild,

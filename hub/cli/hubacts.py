@@ -138,7 +138,7 @@ def revoke_token(*, name: str, as_json: bool, data_dir: Path) -> None:
 def _seconds(age: str) -> int:
     number, unit = age[:-1], age[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdigit()):
-        raise click.UsageError("--older-than is a number with d, h, m or s, such as 30d")
+        raise click.UsageError("an age is a number with d, h, m or s, such as 30d")
     return int(number) * _UNITS[unit]
 
 
@@ -182,6 +182,56 @@ def prune(
     )
     progress_end()
     emit(answer, as_json=as_json)
+
+
+@click.command(
+    epilog=examples(
+        "veen hub retention",
+        "veen hub retention --stream demo/notes --keep 30d",
+        "veen hub retention --class telemetry --keep 7d --keep-messages 100000",
+    )
+)
+@click.option("--stream", "name", help="Stream name.")
+@click.option("--label", metavar="HEX", help="Label instead of a name.")
+@click.option("--class", "label_class", metavar="CLASS", help="Every stream of this class.")
+@click.option("--keep", "age", metavar="AGE", help="Keep payloads for 30d, 12h or 90s.")
+@click.option("--keep-messages", type=click.IntRange(0), help="Keep the newest so many.")
+@click.option("--off", is_flag=True, help="Take the policy back; everything stays.")
+@click.option("--data-dir", type=_PATH, help="The hub's data directory.")
+@label_options
+@json_option
+def retention(
+    *, name: str | None, label: str | None, label_class: str | None, age: str | None,
+    keep_messages: int | None, off: bool, data_dir: Path | None, as_json: bool, place: Place,
+) -> None:  # fmt: skip
+    """Show or set which payloads the hub keeps; once a day it prunes the others.
+
+    A payload stays while any bound keeps it, and always until its stream's retention_hint is over.
+    """
+    from hub import control  # noqa: PLC0415
+
+    folder = data_dir or place.root / "hub"
+    if name is None and label is None and label_class is None:
+        if age is not None or keep_messages is not None or off:
+            raise click.UsageError("which stream, label or class?")
+        answer = control.call(folder, "retention_list")
+    else:
+        if label_class is not None and (name is not None or label is not None):
+            raise click.UsageError("give a stream, a label or a class")
+        if off == (age is not None or keep_messages is not None):
+            raise click.UsageError("give --keep, --keep-messages or both; or --off")
+        target: dict[str, Any] = {"class": label_class}
+        if label_class is None:
+            target = {"label": place.label(name, label).hex()}
+        answer = control.call(
+            folder,
+            "retention_set",
+            keep_s=None if age is None else _seconds(age),
+            keep_messages=keep_messages,
+            **target,
+        )
+    lines = [json.dumps(row) for row in answer["policies"]] or ["no policy: every payload stays"]
+    emit(answer, as_json=as_json, lines=lines)
 
 
 @click.group(epilog=examples("veen hub clock accept", "veen hub clock accept --json"))

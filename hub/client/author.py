@@ -82,32 +82,32 @@ class Author:
         return KeyNote(key=item.key, content_hash=content_hash, created_at=int(self._now()))
 
     def _author_all(self, drafts: Sequence[Draft]) -> list[Made]:
-        made: list[Made] = []
+        numbered: list[authoring.Numbered] = []
         places: dict[Label, tuple[int, int]] = {}  # the next client_seq, and prev_ack
         for draft in drafts:
-            if draft.label not in places:
-                cursor = self._outbox.cursor(draft.label)
-                places[draft.label] = cursor.next_seq, cursor.prev_ack
-            client_seq, prev_ack = places[draft.label]
-            made.append((draft, self._author(draft, client_seq, prev_ack)))
-            places[draft.label] = client_seq + 1, prev_ack
-        return made
+            label = draft.label
+            if label not in places:
+                cursor = self._outbox.cursor(label)
+                places[label] = cursor.next_seq, cursor.prev_ack
+            client_seq, prev_ack = places[label]
+            numbered.append(self._numbered(draft, client_seq, prev_ack))
+            places[label] = client_seq + 1, prev_ack
+        return list(zip(drafts, authoring.author_all(self._key, numbered), strict=True))
 
-    def _author(self, draft: Draft, client_seq: int, prev_ack: int) -> authoring.Authored:
-        header = draft.header
+    def _numbered(self, draft: Draft, client_seq: int, prev_ack: int) -> authoring.Numbered:
+        header, auth_ref = draft.header, self.auth_ref
         if header.cap_ref is not None:
-            header = replace(header, cap_ref=self.auth_ref)
-        return authoring.author(
-            key=self._key,
-            profile=draft.profile,
-            label=draft.label,
-            client_seq=ClientSeq(client_seq),
-            prev_ack=prev_ack,
-            auth_ref=self.auth_ref,
-            reader_pk=draft.reader_pk,
-            header=header,
-            body=draft.body,
-            attachments=draft.attachments,
+            header = replace(header, cap_ref=auth_ref)
+        return authoring.Numbered(
+            draft.label,
+            ClientSeq(client_seq),
+            prev_ack,
+            auth_ref,
+            draft.reader_pk,
+            header,
+            draft.body,
+            draft.attachments,
+            draft.profile,
         )
 
     def rebuild(self, entry: Entry, client_seq: int, prev_ack: int) -> None:
@@ -126,10 +126,11 @@ class Author:
     def _author_again(
         self, entries: Sequence[Entry], client_seq: int, prev_ack: int
     ) -> list[tuple[Entry, authoring.Authored]]:
-        return [
-            (entry, self._author(self._outbox.draft(entry), client_seq + place, prev_ack))
+        numbered = [
+            self._numbered(self._outbox.draft(entry), client_seq + place, prev_ack)
             for place, entry in enumerate(entries)
         ]
+        return list(zip(entries, authoring.author_all(self._key, numbered), strict=True))
 
 
 def _places(

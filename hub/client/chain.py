@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hub.crypto import signing
 from hub.errors import ErrorCode, ProofError, VeenError
 from hub.types import HubId, Label, ManifestId, MmrRoot, PublicKey
 from hub.verify_report import predecessors
 from hub.wire.manifest import Manifest
+from hub.wire.receipt import Receipt
 from hub.wire.rotation import ForkRecord, RotationRecord, decode_record, follow, hub_id_of
 
 
@@ -116,6 +118,14 @@ class KeyChain:
             detail = "signed by no key that the pinned hub key vouches for"
             raise ProofError(detail, ErrorCode.TRUST)
         return found
+
+    def signed_by_current(self, receipts: Sequence[Receipt]) -> PublicKey | None:
+        """The newest key if it signed them all; None when each is to be judged by itself."""
+        if not self._fresh:
+            return None
+        key = self.current
+        signed = [(key, one.hub_sig, one.signing_hash()) for one in receipts]
+        return key if signing.are_valid(signed) else None
 
     def _find(self, signed: Signed) -> PublicKey | None:
         for key in (*reversed(self._keys), *self._parents):

@@ -156,19 +156,25 @@ def advance(known: LabelHead | None, receipt: Receipt) -> LabelHead:
     return known
 
 
-def _next_head(known: LabelHead, receipt: Receipt) -> LabelHead | None:
-    """The head after the very next RECEIPT of a whole one; None when that is to be judged first.
+def _next_head(known: LabelHead, receipts: Sequence[Receipt]) -> LabelHead | None:
+    """The head after the very next RECEIPTs of a whole one; None when any is to be judged first.
 
-    `check_successor` and `advance` come to the same; this computes each root once.
+    `check_successor` and `advance` come to the same for each; this computes each root once.
     """
-    last = known.receipt
-    if receipt.stream_seq != known.size + 1 or not last.hub_ts <= receipt.hub_ts <= time.time():
-        return None
-    peaks = list(known.peaks)
-    mmr.append(peaks, known.size, receipt.leaf_hash)
-    if mmr.root(peaks) != receipt.mmr_root:
-        return None
-    return LabelHead.of_prefix(receipt, peaks)
+    label, size, hub_ts = known.receipt.label, known.size, known.receipt.hub_ts
+    peaks, now = list(known.peaks), time.time()
+    for receipt in receipts:
+        if (
+            receipt.stream_seq != size + 1
+            or receipt.label != label
+            or not hub_ts <= receipt.hub_ts <= now
+        ):
+            return None
+        mmr.append(peaks, size, receipt.leaf_hash)
+        if mmr.root(peaks) != receipt.mmr_root:
+            return None
+        size, hub_ts = size + 1, receipt.hub_ts
+    return LabelHead.of_prefix(receipts[-1], peaks)
 
 
 class HeadStore:
@@ -201,14 +207,10 @@ class HeadStore:
 
     def observe(self, receipt: Receipt) -> None:
         """Check a RECEIPT against what is known, then remember it."""
+        if self.observe_row([receipt]):
+            return
         label = receipt.label
         known = self.get(label)
-        if known is not None and label in self._whole:
-            head = _next_head(known, receipt)
-            if head is not None:
-                self._heads[label] = head
-                self._unsaved.add(label)
-                return
         check_successor(known, receipt)
         head = advance(known, receipt)
         self.put(label, head)
@@ -216,6 +218,22 @@ class HeadStore:
             self._whole.add(label)
         else:
             self._whole.discard(label)
+
+    def observe_row(self, receipts: Sequence[Receipt]) -> bool:
+        """`observe` for RECEIPTs that follow each other and what is known of their label.
+
+        False, and nothing remembered, when any of them is to be judged by itself.
+        """
+        label = receipts[0].label
+        known = self.get(label)
+        head = None
+        if known is not None and label in self._whole:
+            head = _next_head(known, receipts)
+        if head is None:
+            return False
+        self._heads[label] = head
+        self._unsaved.add(label)
+        return True
 
     def save(self) -> None:
         """Write what changed. What another process has moved further stays."""

@@ -91,8 +91,10 @@ class HubClient:
 
     def close(self) -> None:
         """Save what was verified and drop the connection."""
-        self.heads.save()
-        self.http.close()
+        try:
+            self.heads.save()
+        finally:
+            self.http.close()
 
     def _check_pin(self, path: Path) -> None:
         """A state directory belongs to the log it was first used with, through its rotations."""
@@ -162,15 +164,25 @@ class HubClient:
                 raise
             yield refusal
 
-    def check_own_receipt(self, receipt: Receipt, label: Label, leaf_hash: LeafHash) -> None:
+    def check_own_receipt(
+        self,
+        receipt: Receipt,
+        label: Label,
+        leaf_hash: LeafHash,
+        signer: PublicKey | None = None,
+    ) -> None:
         """Raise unless a trusted key promises a place in this label to exactly our leaf."""
         if receipt.label != label or receipt.leaf_hash != leaf_hash:
             raise ProofError("the receipt is for another message")
-        self.check_receipt(receipt)
+        self.check_receipt(receipt, signer)
 
-    def check_receipt(self, receipt: Receipt) -> None:
-        """Raise unless signed by a trusted key and in one log with what is known of its label."""
-        signer = self.chain.signer(receipt)
+    def check_receipt(self, receipt: Receipt, signer: PublicKey | None = None) -> None:
+        """Raise unless signed by a trusted key and in one log with what is known of its label.
+
+        `signer` is the key of the log under which the caller has verified it already.
+        """
+        if signer is None:
+            signer = self.chain.signer(receipt)
         if not self.chain.is_current(signer):
             self._check_covered(receipt)
         self._observe(receipt)

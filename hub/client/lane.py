@@ -85,7 +85,7 @@ class Lane:
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()  # stored here, not sent yet
         self._own: set[int] = set()  # stored here, without receipt
-        self._recovered = self._producer.pending()  # stored by an earlier process
+        self._recovered = self._counted()  # stored by an earlier process
         self._tickets: dict[int, list[Ticket]] = {}
         self._early: dict[int, Outcome] = {}  # answered before `place` had noted the entry
         self._known: set[Label] = set()
@@ -94,6 +94,14 @@ class Lane:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="veen-lane", daemon=True)
         self._thread.start()
+
+    def _counted(self) -> int:
+        try:
+            return self._producer.pending()
+        except VeenError:
+            with contextlib.suppress(VeenError, OSError):  # Why it cannot be read is what counts.
+                self._producer.close()
+            raise
 
     # -- the owner's side
 

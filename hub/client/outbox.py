@@ -287,7 +287,8 @@ class Outbox(OutboxFile):
 
     def _remove(self, entry_ids: Sequence[int]) -> None:
         rows = [(entry_id,) for entry_id in entry_ids]
-        self._db.executemany("DELETE FROM entry WHERE id = ?", rows)
+        # Entries are settled in their order, so nearly always they stand side by side.
+        self._db.executemany("DELETE FROM entry WHERE id BETWEEN ? AND ?", _spans(entry_ids))
         # Both tables are empty nearly always; asking once is cheaper than deleting for each entry.
         for table in ("former_leaf", "attachment"):
             if self._db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0]:  # noqa: S608
@@ -331,6 +332,17 @@ class Outbox(OutboxFile):
         )
         self._db.execute("DELETE FROM attachment WHERE entry_id = ?", (entry.id,))
         self._store_attachments(entry.id, authored.attachments)
+
+
+def _spans(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """The inclusive ranges that hold these ids and no other."""
+    spans: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if spans and spans[-1][1] == one - 1:
+            spans[-1] = spans[-1][0], one
+        else:
+            spans.append((one, one))
+    return spans
 
 
 def _entry(row: tuple[int, bytes, int, bytes, bytes, int]) -> Entry:

@@ -60,7 +60,13 @@ class OutboxFile:
             self._opened()
         except sqlite3.DatabaseError as flaw:
             self._release()
-            raise StoreError(f"{target}: {flaw}", ErrorCode.DAMAGE) from flaw
+            # A disk that is full or refuses is no damage: it may be well again tomorrow.
+            is_refused = isinstance(flaw, sqlite3.OperationalError)
+            code = ErrorCode.STORE if is_refused else ErrorCode.DAMAGE
+            raise StoreError(f"{target}: {flaw}", code) from flaw
+        except StoreError:
+            self._release()
+            raise
 
     def _opened(self) -> None:
         """The tables are there; whoever builds on them reads what it needs."""

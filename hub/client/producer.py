@@ -21,7 +21,7 @@ from hub.client.outcome import AUTHORITY, TRANSIENT, RefusedError, Submitted
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, ProofError, VeenError
 from hub.limits import DEFAULT as LIMITS
-from hub.types import AuthRef, ClientId, Label, LeafHash
+from hub.types import AuthRef, ClientId, Label, LeafHash, PublicKey
 from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
 
@@ -71,9 +71,11 @@ class Producer:
         self.close()
 
     def close(self) -> None:
-        """Save what was verified and give the key up."""
-        self._client.heads.save()
-        self._outbox.close()
+        """Save what was verified and give the key up, the latter also when a disk is full."""
+        try:
+            self._client.heads.save()
+        finally:
+            self._outbox.close()
 
     @property
     def auth_ref(self) -> AuthRef | None:
@@ -249,9 +251,15 @@ class Producer:
         """
         refused: tuple[Entry, VeenError] | None = None
         done: list[tuple[Entry, Submitted]] = []
+        receipts = [answer for answer in answers if isinstance(answer, Receipt)]
+        signer = self._client.chain.signed_by_current(receipts)
+        if signer is not None and self._is_plain_row(entries, receipts):
+            rows = zip(entries, receipts, strict=True)
+            self._settle([(e, Submitted(receipt=r, msg_bytes=e.msg_bytes)) for e, r in rows])
+            return None
         try:
             for entry, answer in zip(entries, answers, strict=False):
-                outcome = self._judge(entry, answer)
+                outcome = self._judge(entry, answer, signer)
                 if isinstance(outcome, Submitted):
                     done.append((entry, outcome))
                 elif refused is None:
@@ -259,6 +267,18 @@ class Producer:
         finally:
             self._settle(done)
         return refused
+
+    def _is_plain_row(self, entries: Sequence[Entry], receipts: Sequence[Receipt]) -> bool:
+        """Whether each entry has its RECEIPT and they extend the log without a gap.
+
+        Where it is not so nothing is remembered, and `_judge` says of each answer what it is.
+        """
+        if not receipts or len(receipts) != len(entries):
+            return False
+        for entry, receipt in zip(entries, receipts, strict=True):
+            if receipt.leaf_hash != entry.leaf_hash or receipt.label != entry.label:
+                return False
+        return self._client.heads.observe_row(receipts)
 
     def is_known(self, label: Label) -> bool:
         """Whether this key has a receipt on a label, so that entries may go there in rows."""
@@ -269,10 +289,12 @@ class Producer:
         """Entries with smaller ids are those of an earlier process."""
         return self._outbox.first_id
 
-    def _judge(self, entry: Entry, answer: Receipt | VeenError) -> Submitted | VeenError:
+    def _judge(
+        self, entry: Entry, answer: Receipt | VeenError, signer: PublicKey | None
+    ) -> Submitted | VeenError:
         """The verified receipt behind an answer, or the refusal that it is."""
         if isinstance(answer, Receipt):
-            self._client.check_own_receipt(answer, entry.label, entry.leaf_hash)
+            self._client.check_own_receipt(answer, entry.label, entry.leaf_hash, signer)
             return Submitted(receipt=answer, msg_bytes=entry.msg_bytes)
         if answer.code is not ErrorCode.DUP:
             return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hub.errors import ERRORS, ErrorCode, VeenError
+from hub.server import ipc
 from hub.server.http import Response
 from hub.wire import cbor
 
@@ -39,3 +40,28 @@ def unauthorized(refusal: VeenError) -> Response:
 def cbor_response(value: cbor.Value, status: int = 200) -> Response:
     """A small CBOR object."""
     return Response(status, cbor.encode(value), CBOR)
+
+
+def single(outcome: bytes | VeenError) -> Response:
+    """The answer to one submit."""
+    if isinstance(outcome, bytes):
+        return Response(200, outcome, CBOR)
+    return error_response(outcome)
+
+
+def plain(kind: int, payload: bytes) -> Response:
+    """What the writer said, as it said it."""
+    if kind == ipc.OK:
+        return Response(200, payload, CBOR)
+    return error_response(ipc.as_error(payload))
+
+
+def readiness(kind: int, payload: bytes) -> Response:
+    """200 when the writer says ready, else 503 with its reasons."""
+    if kind != ipc.OK:
+        return plain(kind, payload)
+    said = cbor.decode(payload)
+    assert isinstance(said, dict)
+    if said.get("ready"):
+        return Response(200, payload, CBOR)
+    return Response(503, payload, CBOR, (("Retry-After", "1"),))

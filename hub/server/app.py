@@ -6,7 +6,6 @@ bounded, and a full one answers E.BUSY at once [OP0.4].
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,9 +22,12 @@ from hub.server.answers import (
     cbor_response,
     error_map,
     error_response,
+    plain,
+    readiness,
+    single,
     unauthorized,
 )
-from hub.server.batch import BatchSubmit, Verified, cut_items
+from hub.server.batch import BatchQueue, BatchSubmit, Verified, cut_items
 from hub.server.http import Request, Respond, Response
 from hub.server.metrics import Snapshot, hub_metrics
 from hub.server.params import Params
@@ -37,7 +39,7 @@ from hub.server.uploads import Uploads, hex_bytes
 from hub.storage.layout import Layout
 from hub.storage.reader import LogReader
 from hub.types import Hash
-from hub.wire import cbor
+from hub.wire.msg import Msg
 from hub.wire.profile import Profile
 
 _OPEN_READS = ReadToken(name="open", labels=None)
@@ -79,6 +81,7 @@ class DataPlane:
         self._tokens = TokenFile(layout.tokens, _epoch_scope(settings, self._reader))
         self._log = SubmitLog(sys.stderr.buffer if settings.log_submits else None)
         self._uploads = Uploads(layout, self.ask, is_open=settings.open_admission)
+        self._batches = BatchQueue()
         self._waiting: dict[int, Answer] = {}
         self._next_id = 0
         self._queued = 0  # MSGs that are with the writer
@@ -142,14 +145,14 @@ class DataPlane:
         elif path == "/rotations":
             respond(self._reads.rotations())
         elif path == "/healthz":
-            self.ask(ipc.HEALTH, b"", lambda k, p: respond(_plain(k, p)))
+            self.ask(ipc.HEALTH, b"", lambda k, p: respond(plain(k, p)))
         elif path == "/readyz":
-            self.ask(ipc.READY, b"", lambda k, p: respond(_readiness(k, p)))
+            self.ask(ipc.READY, b"", lambda k, p: respond(readiness(k, p)))
         elif path == "/receipt" and "leaf_hash=" in request.query:
             params = Params(request.query)
             leaf = params.hash("leaf_hash")
             params.end()
-            self.ask(ipc.FIND_LEAF, leaf or b"", lambda k, p: respond(_plain(k, p)))
+            self.ask(ipc.FIND_LEAF, leaf or b"", lambda k, p: respond(plain(k, p)))
         elif path == "/metrics":
             self._with_token(request, respond, self._serve_metrics)
         elif path in self._reads.routes:
@@ -187,7 +190,7 @@ class DataPlane:
 
         def done(kind: int, payload: bytes) -> None:
             if kind != ipc.OK:
-                respond(_plain(kind, payload))
+                respond(plain(kind, payload))
                 return
             respond(Response(200, payload, "text/plain; version=0.0.4; charset=utf-8"))
 
@@ -246,7 +249,7 @@ class DataPlane:
     def _act_done(self, request: Request, respond: Respond, kind: int, payload: bytes) -> None:
         if kind != ipc.OK:
             self._refusals.spend(request.peer, ipc.as_error(payload).code)
-        respond(_plain(kind, payload))
+        respond(plain(kind, payload))
 
     # -- submit
 
@@ -256,8 +259,7 @@ class DataPlane:
             self._submit_one(request, respond)
         elif media == CBOR_SEQ:
             items = cut_items(request.body, self._limits.batch_items_max)
-            batch = BatchSubmit(self, items, request.peer, respond)
-            asyncio.get_running_loop().create_task(batch.run())
+            self._batches.add(BatchSubmit(self, items, request.peer, respond))
         else:
             raise VeenError(ErrorCode.FORMAT, f"send {CBOR} or {CBOR_SEQ}")
 
@@ -272,18 +274,21 @@ class DataPlane:
         if isinstance(item, VeenError):
             respond(error_response(item))
             return
-        self.ask(
-            ipc.SUBMIT,
-            item.leaf + item.data,
-            lambda kind, payload: respond(_single(self.settled(item, kind, payload, at))),
-        )
+        handed_at = perf_counter()
 
-    def verified(self, data: bytes, peer: str) -> Verified | VeenError:
+        def answered(kind: int, payload: bytes) -> None:
+            [outcome] = self.settled([item], [(kind, payload)], handed_at, at)
+            respond(single(outcome))
+
+        self.ask(ipc.SUBMIT, item.leaf + item.data, answered)
+
+    def verified(self, item: bytes | Msg, peer: str) -> Verified | VeenError:
         """A MSG of good form and signature, or its refusal; it counts as queued from here on."""
         started = perf_counter()
+        data, read = (item, None) if isinstance(item, bytes) else (item.encode(), item)
         try:
             self._check_room()
-            msg = check_form(data, self._profiles, self._limits)
+            msg = check_form(data, self._profiles, self._limits, read)
             self._refusals.check(peer)
             msg.verify()
         except VeenError as refusal:
@@ -291,32 +296,45 @@ class DataPlane:
             self._metrics.submit_err.inc(str(refusal.code))
             self._log.refused(data, refusal, (perf_counter() - started) * 1000)
             return refusal
-        at = perf_counter()
-        verify_ms = (at - started) * 1000
+        verify_ms = (perf_counter() - started) * 1000
         self._metrics.verify_latency.observe(verify_ms)
         self._queued += 1
-        return Verified(data, msg, msg.leaf_hash(), peer, verify_ms, at)
+        return Verified(data, msg, msg.leaf_hash(), peer, verify_ms)
 
     def settled(
-        self, item: Verified, kind: int, payload: bytes, received_at: float
-    ) -> bytes | VeenError:
-        """The RECEIPT or the writer's refusal, counted and logged."""
+        self,
+        items: list[Verified],
+        answers: list[tuple[int, bytes]],
+        handed_at: float,
+        received_at: float,
+    ) -> list[bytes | VeenError]:
+        """RECEIPTs and refusals of what was handed to the writer at once, counted and logged."""
+        self._queued -= len(items)
+        commit_ms = (perf_counter() - handed_at) * 1000
+        outcomes: list[bytes | VeenError] = []
+        committed = 0
+        for item, (kind, payload) in zip(items, answers, strict=True):
+            if kind == ipc.OK:
+                committed += 1
+                self._log.committed(
+                    item.msg, item.leaf, len(item.data), payload, item.verify_ms, commit_ms
+                )
+                outcomes.append(payload)
+            else:
+                outcomes.append(self._refused(item, payload, commit_ms))
         metrics = self._metrics
-        self._queued -= 1
-        commit_ms = (perf_counter() - item.at) * 1000
-        if kind == ipc.OK:
-            metrics.submit_ok.inc()
-            metrics.commit_latency.observe(commit_ms)
-            metrics.end_to_end_latency.observe((monotonic() - received_at) * 1000)
-            self._log.committed(
-                item.msg, item.leaf, len(item.data), payload, item.verify_ms, commit_ms
-            )
-            return payload
+        if committed:
+            metrics.submit_ok.inc(by=committed)
+            metrics.commit_latency.observe(commit_ms, committed)
+            metrics.end_to_end_latency.observe((monotonic() - received_at) * 1000, committed)
+        return outcomes
+
+    def _refused(self, item: Verified, payload: bytes, commit_ms: float) -> VeenError:
         refusal = ipc.as_error(payload)
         self._refusals.spend(item.peer, refusal.code)
-        metrics.submit_err.inc(str(refusal.code))
+        self._metrics.submit_err.inc(str(refusal.code))
         if refusal.code is ErrorCode.RATE:
-            metrics.rate_limited.inc()
+            self._metrics.rate_limited.inc()
         self._log.refused(item.data, refusal, item.verify_ms, commit_ms, item.msg, item.leaf)
         return refusal
 
@@ -356,28 +374,6 @@ def _media(headers: Mapping[str, str]) -> str:
 def _check_media(request: Request, wanted: str) -> None:
     if _media(request.headers) != wanted:
         raise VeenError(ErrorCode.FORMAT, f"send {wanted}")
-
-
-def _single(outcome: bytes | VeenError) -> Response:
-    if isinstance(outcome, bytes):
-        return Response(200, outcome, CBOR)
-    return error_response(outcome)
-
-
-def _plain(kind: int, payload: bytes) -> Response:
-    if kind == ipc.OK:
-        return Response(200, payload, CBOR)
-    return error_response(ipc.as_error(payload))
-
-
-def _readiness(kind: int, payload: bytes) -> Response:
-    if kind != ipc.OK:
-        return _plain(kind, payload)
-    said = cbor.decode(payload)
-    assert isinstance(said, dict)
-    if said.get("ready"):
-        return Response(200, payload, CBOR)
-    return Response(503, payload, CBOR, (("Retry-After", "1"),))
 
 
 def _method_not_allowed(allow: str) -> Response:

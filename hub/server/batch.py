@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
 
 from hub.errors import ErrorCode, VeenError, WireError
@@ -12,15 +13,15 @@ from hub.server import ipc
 from hub.server.answers import CBOR_SEQ, error_map
 from hub.server.http import Respond, Response
 from hub.wire import cbor
-from hub.wire.msg import end_at
+from hub.wire.msg import Msg, read_at
 
 if TYPE_CHECKING:
     from hub.server.app import DataPlane
     from hub.types import LeafHash
-    from hub.wire.msg import Msg
 
 _NESTED_MAX: Final = 64  # items inside one, on the average; a MSG has ten
-_CHUNK: Final = 32  # MSGs verified before other connections get their turn
+_CHUNK: Final = 16  # MSGs verified before other connections get their turn
+_CHUNKS_AT_ONCE: Final = 4  # before another batch gets its turn
 
 
 @dataclass(slots=True)
@@ -32,47 +33,54 @@ class Verified:
     leaf: LeafHash
     peer: str  # the address it came from
     verify_ms: float
-    at: float  # perf_counter when its checks were done
 
 
-def cut_items(body: bytes, items_max: int) -> list[bytes]:
-    """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many."""
-    items: list[bytes] = []
+def cut_items(body: bytes, items_max: int) -> list[bytes | Msg]:
+    """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many.
+
+    A MSG of the common form is read as it is cut, anything else stays bytes.
+    """
+    items: list[bytes | Msg] = []
     # One reader for all: its bound on nested items is that of the whole walk.
     reader = cbor.Reader(body, items_max=items_max * _NESTED_MAX)
     while reader.pos < len(body):
         if len(items) == items_max:
             raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
         start = reader.pos
-        end = end_at(body, start)
-        if end is None:
+        msg = read_at(body, start)
+        if msg is None:
             reader.skip()
+            items.append(reader.raw(start))
         else:
-            reader.seek(end)
-        items.append(reader.raw(start))
+            reader.seek(start + len(msg.encode()))
+            items.append(msg)
     return items
 
 
 class BatchSubmit:
     """Verifies in chunks, hands each chunk to the writer as one frame, answers in order."""
 
-    def __init__(self, plane: DataPlane, items: list[bytes], peer: str, respond: Respond) -> None:
+    def __init__(
+        self, plane: DataPlane, items: list[bytes | Msg], peer: str, respond: Respond
+    ) -> None:
         self._plane = plane
         self._items = items
         self._peer = peer
         self._respond = respond
         self._answers: list[bytes] = [b""] * len(items)
         self._open = len(items)
+        self._next = 0
         self._received_at = monotonic()
 
-    async def run(self) -> None:
-        """Send everything; the answer leaves with the last item."""
-        if not self._items:
-            self._respond(Response(200, b"", CBOR_SEQ))
-        for start in range(0, len(self._items), _CHUNK):
-            if start:
-                await asyncio.sleep(0)
+    def step(self) -> bool:
+        """Verify and hand over one chunk; whether it was the last."""
+        start = self._next
+        self._next += _CHUNK
+        if start < len(self._items):
             self._send(start)
+        elif not self._items:
+            self._respond(Response(200, b"", CBOR_SEQ))
+        return self._next >= len(self._items)
 
     def _send(self, start: int) -> None:
         accepted: list[tuple[int, Verified]] = []
@@ -85,14 +93,18 @@ class BatchSubmit:
         if not accepted:
             return
 
+        handed_at = perf_counter()
+        items = [item for _, item in accepted]
+
         def answered(kind: int, payload: bytes) -> None:
-            answers = ipc.unpack(payload) if kind == ipc.OK else []
-            for number, (index, item) in enumerate(accepted):
-                said = answers[number] if answers else bytes((kind,)) + payload
-                outcome = self._plane.settled(item, said[0], said[1:], self._received_at)
+            answers = [(kind, payload)] * len(items)
+            if kind == ipc.OK:
+                answers = [(answer[0], answer[1:]) for answer in ipc.unpack(payload)]
+            outcomes = self._plane.settled(items, answers, handed_at, self._received_at)
+            for (index, _), outcome in zip(accepted, outcomes, strict=True):
                 self._done(index, outcome)
 
-        packed = ipc.pack([item.leaf + item.data for _, item in accepted])
+        packed = ipc.pack([item.leaf + item.data for item in items])
         self._plane.ask(ipc.SUBMIT_MANY, packed, answered)
 
     def _done(self, index: int, outcome: bytes | VeenError) -> None:
@@ -100,3 +112,37 @@ class BatchSubmit:
         self._open -= 1
         if self._open == 0:
             self._respond(Response(200, b"".join(self._answers), CBOR_SEQ))
+
+
+class BatchQueue:
+    """The batches of one worker in turn, a chunk for each turn of the loop.
+
+    The first one is finished first. If they all advanced together they would all be with the
+    writer together, and this process would wait for it. A long one lets the others pass.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[BatchSubmit] = deque()
+        self._chunks = 0  # that the first one has had without a break
+
+    def add(self, batch: BatchSubmit) -> None:
+        """Begin with it when it is its turn."""
+        self._batches.append(batch)
+        if len(self._batches) == 1:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        batches = self._batches
+        is_over = True  # also when it fails: the others go on
+        try:
+            is_over = batches[0].step()
+        finally:
+            self._chunks += 1
+            if is_over:
+                batches.popleft()
+                self._chunks = 0
+            elif self._chunks >= _CHUNKS_AT_ONCE:
+                batches.rotate(-1)
+                self._chunks = 0
+            if batches:
+                asyncio.get_running_loop().call_soon(self._turn)

@@ -32,6 +32,7 @@ class HubConfig:
     checkpoint_interval_s: int = 300
     checkpoint_messages: int = 10_000
     segment_bytes: int = SEGMENT_BYTES
+    retention_interval_s: int = 86_400  # between two rounds of the retention policies
     log_submits: bool = True
     profiles: tuple[Profile, ...] = DEFAULT_PROFILES
     limits: Limits = field(default=DEFAULT)

@@ -15,18 +15,18 @@ from typing import Any
 
 from hub import label as labels
 from hub.admission import records
-from hub.admission.records import LabelClass, Revocation, RevocationKind
+from hub.admission.records import LabelClass, RetentionPolicy, Revocation, RevocationKind
 from hub.control import LINE_BYTES_MAX, SOCKET_NAME
 from hub.errors import ErrorCode, VeenError
 from hub.server import tokens
 from hub.server.core import HubCore
+from hub.server.retention import Progress, Retention
 from hub.server.writer import Writer
-from hub.storage.prune import prune_label
 from hub.types import UINT64_MAX, ZERO32, Hash, Label, UnixSeconds
 from hub.wire.manifest import Manifest
 
 log = logging.getLogger("hub")
-Progress = Callable[[dict[str, Any]], Awaitable[None]]
+_BOUNDS = ("keep_s", "keep_messages")
 Verb = Callable[[dict[str, Any], Progress], Awaitable[dict[str, Any]]]
 
 
@@ -38,6 +38,7 @@ class ControlServer:
         self._core: HubCore = writer.core
         self._url = url
         self._stop = stop
+        self.retention = Retention(self._core, writer.refresh_workers)
         self._server: asyncio.AbstractServer | None = None
         self._verbs: dict[str, Verb] = {
             "status": self._status,
@@ -45,11 +46,14 @@ class ControlServer:
             "rotate": self._rotate,
             "revoke": self._revoke,
             "prune": self._prune,
+            "retention_set": self._retention_set,
+            "retention_list": self._retention_list,
             "token_add": self._token_add,
             "token_list": self._token_list,
             "token_revoke": self._token_revoke,
             "label_class": self._label_class,
             "label_classes": self._label_classes,
+            "strays": self._strays,
             "clock_accept": self._clock_accept,
             "anchor_failed": self._anchor_failed,
             "stop": self._stop_hub,
@@ -97,6 +101,7 @@ class ControlServer:
         except (ValueError, KeyError, AttributeError, TypeError):
             return _refused(VeenError(ErrorCode.FORMAT, "no such verb"))
         try:
+            self._core.line.drain()  # a verb sees the log as it is on the disk
             return {"ok": True, **await verb(request, progress)}
         except VeenError as refusal:
             return _refused(refusal)
@@ -182,21 +187,8 @@ class ControlServer:
 
     async def _prune(self, args: dict[str, Any], progress: Progress) -> dict[str, Any]:
         label, reason = self._label(args), str(args["reason"])
-        if label == self._core.gate.admission_label:
-            raise VeenError(ErrorCode.POLICY, "hub/admission is never pruned")
-        if label not in self._core.store.state.labels:
-            raise VeenError(ErrorCode.NOTFOUND, "no such label")
         before_seq = self._first_kept(label, args)
-        if before_seq < 1:
-            raise VeenError(ErrorCode.FORMAT, "before_seq starts at 1")
-        if self._core.gate.retention.get(label, 0) and not self._hint_is_over(label, before_seq):
-            raise VeenError(ErrorCode.POLICY, "the stream's retention_hint is not over yet")
-        receipt = self._core.record_act(
-            "prune", {"label": label, "before_seq": before_seq, "reason": reason}
-        )
-        result = await prune_label(self._core.store, label, before_seq, progress)
-        self._writer.refresh_workers()
-        return {**result, "receipt": receipt.encode().hex()}
+        return await self.retention.prune(label, before_seq, reason, progress)
 
     def _first_kept(self, label: Label, args: dict[str, Any]) -> int:
         """The first sequence whose payload stays, named by itself or by age."""
@@ -205,14 +197,22 @@ class ControlServer:
         oldest = self._core.now() - _uint(args["older_than_s"], "older_than_s")
         return self._core.reader.first_at_or_after(label, oldest)
 
-    def _hint_is_over(self, label: Label, before_seq: int) -> bool:
-        """Whether every entry before `before_seq` is older than the label's retention_hint."""
-        reader = self._core.reader
-        newest = min(before_seq - 1, reader.count(label))
-        if newest < 1:
-            return True
-        hint_s = self._core.gate.retention[label]
-        return reader.hub_ts(label, newest) + hint_s < self._core.now()
+    async def _retention_set(self, args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
+        """A policy for a stream, a label or a class; without a bound it is taken back."""
+        bounds = {name: _uint(args[name], name) for name in _BOUNDS if args.get(name) is not None}
+        target = str(args["class"]) if "class" in args else self._label(args)
+        receipt = self.retention.set_policy(RetentionPolicy(target=target, **bounds))
+        return {"policies": self._policies(), "receipt": receipt.encode().hex()}
+
+    async def _retention_list(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
+        return {"policies": self._policies()}
+
+    def _policies(self) -> list[dict[str, Any]]:
+        rows = []
+        for policy in self._core.gate.policies.values():
+            row: dict[str, Any] = policy.detail()
+            rows.append({**row, "label": row["label"].hex()} if "label" in row else row)
+        return sorted(rows, key=str)
 
     def _label(self, args: dict[str, Any]) -> Label:
         if "stream" in args:
@@ -282,6 +282,9 @@ class ControlServer:
                 for label, name in sorted(gate.classes.items())
             ]
         }
+
+    async def _strays(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
+        return {"strays": self._core.strays.listing()}
 
     async def _clock_accept(self, _args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
         return {"now": self._core.accept_clock()}

@@ -8,7 +8,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from hub.admission import records
@@ -21,6 +20,8 @@ from hub.server.clock import Clock, boottime
 from hub.server.config import HubConfig
 from hub.server.gate import CLOCK_ACCEPT, Gate
 from hub.server.identity import Identity, load_identity
+from hub.server.line import CommitLine, Outcome, Submission
+from hub.server.strays import Strays
 from hub.storage.disk import DirectoryLock, Disk
 from hub.storage.framedfile import FramedFile
 from hub.storage.frames import Damage
@@ -28,23 +29,13 @@ from hub.storage.labels import LabelFiles
 from hub.storage.layout import Layout
 from hub.storage.reader import LogReader
 from hub.storage.state import LogState
-from hub.storage.store import Batch, Store, open_store
+from hub.storage.store import Store, open_store
 from hub.types import HubId, Label, LeafHash, MmrRoot, StreamSeq, UnixSeconds
 from hub.wire import cbor
-from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
 from hub.wire.rotation import ForkRecord, RotationRecord
 
-
-@dataclass(slots=True)
-class Submission:
-    """A MSG whose form and signature a worker has checked."""
-
-    data: bytes
-    leaf: LeafHash
-
-
-Outcome = bytes | VeenError
+__all__ = ["HubCore", "Outcome", "Submission", "open_hub"]
 
 
 class HubCore:
@@ -67,45 +58,25 @@ class HubCore:
         self.reader = reader
         self.checkpoints = Checkpointer(store, gate.is_housekeeping)
         self.findings = FramedFile(store.layout.findings, store.disk)
+        self.strays = Strays()
         self.read_only: StoreError | None = None  # why the guard or damage forbids writing
-        self.disk_flaw: str | None = None  # why the last batch was not written
+        self.line = CommitLine(store, gate, self._check_writable)
+        self.line.on_stray = lambda entry: self.strays.note(
+            entry.client_id, entry.label, entry.hub_ts
+        )
         self._lock = lock
         self._started_at = int(time.time())
 
     # -- the door
 
     def submit(self, items: list[Submission]) -> list[Outcome]:
-        """Admit and commit up to one batch; every item is answered on its own."""
-        outcomes: list[Outcome] = []
-        accepted: list[int] = []
-        batch = self.store.begin()
-        for item in items:
-            try:
-                self._check_writable()
-                self.gate.admit(batch, Msg.decode(item.data), item.data, item.leaf)
-                accepted.append(len(outcomes))
-                outcomes.append(b"")
-            except VeenError as refusal:
-                outcomes.append(refusal)
-        if accepted:
-            self._commit_into(batch, outcomes, accepted)
-        return outcomes
+        """Admit and commit up to one batch, and wait; every item is answered on its own."""
+        return self.line.submit(items)
 
-    def _commit_into(self, batch: Batch, outcomes: list[Outcome], accepted: list[int]) -> None:
-        try:
-            receipts = self.store.commit(batch, self.identity.key)
-        except StoreError as failure:
-            self.disk_flaw = failure.detail
-            for index in accepted:
-                outcomes[index] = failure
-            return
-        except Exception:
-            # Whether the batch is in the log is unknown: only a start that re-reads it may go on.
-            self.store.segments.failed = "a batch failed half way; restart the hub"
-            raise
-        self.disk_flaw = None
-        for index, receipt in zip(accepted, receipts, strict=True):
-            outcomes[index] = receipt
+    @property
+    def disk_flaw(self) -> str | None:
+        """Why the last batch was not written."""
+        return self.line.disk_flaw
 
     def probe_disk(self) -> None:
         """See whether a disk that refused takes bytes again, without waiting for a message."""
@@ -114,7 +85,7 @@ class HubCore:
         path = self.store.layout.root / "probe"
         self.store.disk.write_atomic(path, bytes(4096))
         self.store.disk.unlink(path)
-        self.disk_flaw = None
+        self.line.disk_flaw = None
 
     def _check_writable(self) -> None:
         if self.read_only is not None:
@@ -124,6 +95,7 @@ class HubCore:
 
     def authorize(self, token: bytes) -> dict[str, cbor.Value]:
         """Admit a capability as a logged act [SSOT 6]."""
+        self.line.drain()
         assert self.gate.clock is not None
         admission = self.store.begin().label(self.gate.admission_label)
         hub_ts = self.gate.clock.hub_ts(admission.last_ts)
@@ -136,6 +108,7 @@ class HubCore:
 
     def record(self, schema: bytes, body: bytes) -> Receipt:
         """Append a record of the hub itself and fold it; it is durable when this returns."""
+        self.line.drain()
         self._check_writable()
         self.gate.check_record(schema, body)
         batch = self.store.begin()
@@ -153,6 +126,7 @@ class HubCore:
     def accept_clock(self) -> int:
         """The operator accepts the wall clock; in force when it is recorded, also after a start."""
         assert self.gate.clock is not None
+        self.line.drain()
         until = max((state.last_ts for state in self.store.state.labels.values()), default=0)
         undo = self.gate.clock.accept()
         try:
@@ -182,11 +156,13 @@ class HubCore:
 
     def checkpoint(self) -> bytes:
         """A manifest of everything, now."""
+        self.line.drain()
         self._check_writable()
         return self.checkpoints.make(self.identity.key, self.now()).encode()
 
     def rotate(self) -> RotationRecord:
         """Hand the log to a new key: last manifest of the old, record by both, first of the new."""
+        self.line.drain()
         self._check_writable()
         old, now = self.identity.key, self.now()
         self.record_act("rotate", {"old_pk": old.public})
@@ -273,6 +249,7 @@ class HubCore:
     def close(self) -> None:
         """Leave everything durable and give the directory up."""
         try:
+            self.line.drain()
             self.store.close()
         finally:
             self.reader.close()
@@ -323,7 +300,7 @@ def _open_locked(  # noqa: PLR0917 - called once, above
     found: list[Store] = []
 
     def is_committed(leaf: LeafHash, label: Label) -> bool:
-        if found[0].leaves.find_recent(leaf) is not None:
+        if found[0].is_recent(leaf):
             return True
         return any(
             where == label and Receipt.decode(reader.receipt(where, seq)).leaf_hash == leaf

@@ -16,7 +16,13 @@ from hub.admission import rate as rates
 from hub.admission import records
 from hub.admission.authority import AdmissionState, Grant, is_service_message
 from hub.admission.order import check_order
-from hub.admission.records import AdmissionRecord, ControlRecord, LabelClass, Revocation
+from hub.admission.records import (
+    AdmissionRecord,
+    ControlRecord,
+    LabelClass,
+    RetentionPolicy,
+    Revocation,
+)
 from hub.errors import ErrorCode, VeenError
 from hub.server.clock import Clock
 from hub.server.config import HubConfig
@@ -56,6 +62,7 @@ class Gate:
     classes: dict[Label, str] = field(default_factory=dict)  # LCLASS0, folded from the log
     sensitivity: dict[Label, str] = field(default_factory=dict)
     retention: dict[Label, int] = field(default_factory=dict)  # retention_hint in seconds
+    policies: dict[Label | str, RetentionPolicy] = field(default_factory=dict)  # by label or class
     log: LogState = field(default_factory=LogState)  # the cursors of the store, live and on replay
     _accepted: tuple[int, int] | None = None  # a time an operator accepted, the newest hub_ts then
 
@@ -79,24 +86,24 @@ class Gate:
 
     # -- live
 
-    def admit(self, batch: Batch, msg: Msg, data: bytes, leaf: LeafHash) -> None:
+    def admit(self, batch: Batch, entry: Entry) -> None:
         """Take a MSG of good form and signature into the batch, or raise its refusal."""
         assert self.clock is not None
-        tentative = batch.label(msg.label)
-        hub_ts = self.clock.hub_ts(tentative.last_ts)
-        grant = self._authority(msg, hub_ts)
+        tentative = batch.label(entry.label)
+        hub_ts = entry.hub_ts = self.clock.hub_ts(tentative.last_ts)
+        grant = self._authority(entry, hub_ts)
         bucket = None
         if grant is not None and grant.rate is not None:
             bucket = rates.spend(tentative.bucket(grant.core_id), grant.rate, hub_ts)
-        last_seq, last_ack = tentative.client(msg.client_id)
-        if msg.client_seq <= last_seq and (
-            any(entry.leaf == leaf for entry in tentative.entries)
-            or self.is_committed(leaf, msg.label)
+        last_seq, last_ack = tentative.client(entry.client_id)
+        if entry.client_seq <= last_seq and (
+            any(other.leaf == entry.leaf for other in tentative.entries)
+            or self.is_committed(entry.leaf, entry.label)
         ):
             raise VeenError(ErrorCode.DUP, "this message is already committed")
         check_order(
-            client_seq=msg.client_seq,
-            prev_ack=msg.prev_ack,
+            client_seq=entry.client_seq,
+            prev_ack=entry.prev_ack,
             last_client_seq=last_seq,
             last_prev_ack=last_ack,
             head=tentative.base.size,
@@ -104,25 +111,25 @@ class Gate:
         if grant is not None and bucket is not None:
             tentative.buckets[grant.core_id] = bucket
         if tentative.size == 0:
-            token = self.state.token_of(msg.auth_ref)
+            token = self.state.token_of(entry.auth_ref)
             beside = {other.base.label for other, _ in batch.order}
-            self._trace_epoch(tentative, msg.profile_id, token, hub_ts, beside)
-        batch.add(tentative, _entry(msg, data, leaf, hub_ts))
+            self._trace_epoch(tentative, entry.profile_id, token, hub_ts, beside)
+        batch.add(tentative, entry)
 
-    def _authority(self, msg: Msg, hub_ts: int) -> Grant | None:
+    def _authority(self, entry: Entry, hub_ts: int) -> Grant | None:
         if is_service_message(
-            label=msg.label,
-            client_id=msg.client_id,
+            label=entry.label,
+            client_id=entry.client_id,
             admission_label=self.admission_label,
             service_id=self.identity.service.public,
         ):
             return None
-        if msg.auth_ref is None and self.config.open_admission:
-            self.state.check_client(msg.client_id, hub_ts)
+        if entry.auth_ref is None and self.config.open_admission:
+            self.state.check_client(entry.client_id, hub_ts)
             return None
-        profile = self.profiles[msg.profile_id]
+        profile = self.profiles[entry.profile_id]
         return self.state.check(
-            msg.auth_ref, msg.client_id, msg.label, hub_ts, profile, self.config.routing_key
+            entry.auth_ref, entry.client_id, entry.label, hub_ts, profile, self.config.routing_key
         )
 
     def record(self, batch: Batch, schema: bytes, body: bytes) -> None:
@@ -142,7 +149,7 @@ class Gate:
             header=PayloadHeader(schema=schema),  # type: ignore[arg-type]
             body=body,
         )
-        self.admit(batch, authored.msg, authored.msg_bytes, authored.leaf_hash)
+        self.admit(batch, Entry.of(authored.msg_bytes, authored.leaf_hash))
 
     # -- replay
 
@@ -187,6 +194,11 @@ class Gate:
                 assert isinstance(now, int)
                 assert isinstance(until, int)
                 self._accepted = (now, until)
+            elif control.verb == records.RETENTION_POLICY:
+                policy = RetentionPolicy.of(control.detail)
+                self.policies.pop(policy.target, None)
+                if policy.keep_s is not None or policy.keep_messages is not None:
+                    self.policies[policy.target] = policy
 
     def check_record(self, schema: bytes, body: bytes) -> None:
         """Raise E.FORMAT for a body that the fold would not take: once logged it stays."""
@@ -197,7 +209,9 @@ class Gate:
         elif schema == records.LABEL_CLASS:
             LabelClass.decode(body)
         else:
-            ControlRecord.decode(body)
+            control = ControlRecord.decode(body)
+            if control.verb == records.RETENTION_POLICY:
+                RetentionPolicy.of(control.detail)
 
     def trusted_ts(self, last_ts: int) -> int:
         """The hub_ts that a start may not be behind.
@@ -260,16 +274,3 @@ class Gate:
             if before in self.log.labels or before in beside:
                 return before
         return None
-
-
-def _entry(msg: Msg, data: bytes, leaf: LeafHash, hub_ts: int) -> Entry:
-    return Entry(
-        msg=data,
-        leaf=leaf,
-        profile_id=msg.profile_id,
-        ciphertext_bytes=len(msg.ciphertext),
-        client_id=msg.client_id,
-        client_seq=msg.client_seq,
-        prev_ack=msg.prev_ack,
-        hub_ts=hub_ts,
-    )

@@ -7,7 +7,6 @@ a stop before it drops the next key, a stop after it finishes the rename.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,8 @@ from hub.errors import ErrorCode, StoreError
 from hub.keystore import read_key_file, write_key_file
 from hub.storage.disk import Disk
 from hub.storage.framedfile import FramedFile
-from hub.storage.layout import FORMAT_VERSION, Layout
+from hub.storage.history import format_bytes, read_format
+from hub.storage.layout import Layout
 from hub.types import HubId, PublicKey
 from hub.wire.rotation import ForkRecord, RotationRecord, decode_record, hub_id_of
 
@@ -87,8 +87,7 @@ def load_identity(layout: Layout, disk: Disk) -> Identity:
     fresh = not layout.format.exists()
     key = SigningKey(_secret(layout.keys / HUB_KEY, create=fresh))
     if fresh:
-        about = {"format": FORMAT_VERSION, "hub_pk": key.public.hex()}
-        disk.write_atomic(layout.format, json.dumps(about).encode() + b"\n")
+        disk.write_atomic(layout.format, format_bytes(key.public))
     identity = Identity(
         layout=layout,
         disk=disk,
@@ -100,18 +99,6 @@ def load_identity(layout: Layout, disk: Disk) -> Identity:
     )
     _finish_change(identity)
     return identity
-
-
-def read_format(layout: Layout) -> PublicKey:
-    """The first hub key of the log; S.DAMAGE for a directory of another format."""
-    try:
-        about = json.loads(layout.format.read_bytes())
-        version, first = about["format"], bytes.fromhex(about["hub_pk"])
-    except (OSError, ValueError, KeyError, TypeError) as flaw:
-        raise StoreError(f"{layout.format} is not readable", ErrorCode.DAMAGE) from flaw
-    if version != FORMAT_VERSION or len(first) != 32:
-        raise StoreError(f"{layout.format} is of format {version}", ErrorCode.DAMAGE)
-    return PublicKey(first)
 
 
 def _secret(path: Path, *, create: bool) -> bytes:

@@ -69,6 +69,7 @@ class HubProcess:
         for _ in range(self._config.workers):
             self._spawn(self._keep_worker(writer))
         self._spawn(writer.tick())
+        self._spawn(control.retention.run())
         try:
             await self._until_ready(writer)
             loop.add_reader(listener, self._accept, listener)

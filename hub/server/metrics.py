@@ -102,9 +102,9 @@ class Histogram:
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum: Number = 0
 
-    def observe(self, number: Number) -> None:
-        self._counts[bisect_left(self._bounds, number)] += 1
-        self._sum += number
+    def observe(self, number: Number, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, number)] += times
+        self._sum += number * times
 
     def sample(self) -> Sample:
         return Sample(

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from hub.errors import VeenError
 from hub.types import LeafHash
-from hub.wire import cbor
 from hub.wire.msg import Msg
-
-_SEQ_AT: Final = 36  # of a RECEIPT: array head, version, label
+from hub.wire.receipt import stream_seq_of
 
 
 class SubmitLog:
@@ -42,7 +40,7 @@ class SubmitLog:
             return
         self._add(
             f'"label":"{msg.label.hex()}","client_id_prefix":"{msg.client_id.hex()[:8]}",'
-            f'"stream_seq":{cbor.Reader(receipt, _SEQ_AT).uint()},'
+            f'"stream_seq":{stream_seq_of(receipt)},'
             f'"leaf_hash_prefix":"{leaf.hex()[:8]}","bytes_in":{bytes_in},'
             f'"bytes_out":{len(receipt)},"verify_ms":{verify_ms:.3f},"commit_ms":{commit_ms:.3f}'
         )

@@ -1,7 +1,8 @@
 """The writer: the one process with the keys and the lock; it group-commits [OP0.4, OP0.5].
 
-Whatever has arrived when the last batch is durable forms the next one, at most 100 entries: under
-load batches fill by themselves, and a lone message never waits for company.
+Whatever has arrived when the last batch is durable joins the next one, at most 100 entries: under
+load batches fill by themselves, and a lone message never waits for company. While one batch syncs
+in a thread, the next is signed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import logging
 import resource
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,14 +23,16 @@ from hub.crypto.hashing import ATT_PUT
 from hub.crypto.signing import verify
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.server import ipc, metrics
-from hub.server.core import HubCore, Outcome, Submission
+from hub.server.core import HubCore
+from hub.server.line import FAILED, Outcome, Submission, sync_at_once
 from hub.types import AuthRef, Hash, LeafHash
 from hub.wire import cbor
 from hub.wire.profile import PRODUCT
 
 TICK_S = 0.5  # heads are synced at least once a second
 log = logging.getLogger("hub")
-_FAILED = VeenError(ErrorCode.INTERNAL, "the writer failed")
+_TOGETHER = 16  # messages that wait for a sync anyway are taken so many at a time
+_HANDED_OVER = 64  # so many are synced in a thread: more will follow them
 
 
 @dataclass(slots=True)
@@ -56,11 +61,23 @@ def _outcome(outcome: Outcome) -> tuple[int, bytes]:
     return ipc.REFUSED, ipc.refusal(outcome)
 
 
+def _answer(groups: list[_Group], outcomes: list[Outcome]) -> None:
+    start = 0
+    for group in groups:
+        group.answer(outcomes[start : start + len(group.items)])
+        start += len(group.items)
+
+
 class Writer:
     """Turns frames of the workers into batches of the core."""
 
     def __init__(self, core: HubCore) -> None:
         self.core = core
+        self._line = core.line
+        self._line.run_sync = self._run_sync
+        self._line.on_durable = self._count
+        self._syncs = ThreadPoolExecutor(1, "sync")
+        self._syncs_before = core.store.disk.syncs
         self.peers: list[ipc.Peer] = []
         self.metrics = metrics.hub_metrics()
         self._samples: dict[int, metrics.Snapshot] = {}
@@ -82,9 +99,7 @@ class Writer:
             items = [Submission(part[32:], LeafHash(part[:32])) for part in parts]
             self._pending.append(_Group(peer, ident, kind, items))
             self._pending_items += len(items)
-            if not self._scheduled:
-                self._scheduled = True
-                self._loop.call_soon(self._commit)
+            self._schedule()
         elif kind == ipc.SAMPLE:
             self._samples[id(peer)] = json.loads(payload)
         elif kind == ipc.OK:
@@ -108,7 +123,7 @@ class Writer:
             peer.send(ipc.REFUSED, ident, ipc.refusal(flaw))
         except Exception:  # one bad question must not cost the others their worker
             log.exception("writer.ask_failed kind=%d", kind)
-            peer.send(ipc.REFUSED, ident, ipc.refusal(_FAILED))
+            peer.send(ipc.REFUSED, ident, ipc.refusal(FAILED))
 
     def _ask(self, kind: int, payload: bytes) -> bytes:
         match kind:
@@ -122,6 +137,7 @@ class Writer:
             case ipc.METRICS:
                 answer = metrics.render([self._own_sample(), *self._samples.values()]).encode()
             case ipc.HEALTH:
+                self._line.drain()  # what it says is on the disk
                 answer = cbor.encode(self._health())
             case ipc.READY:
                 reasons = self.reasons_not_ready()
@@ -133,41 +149,72 @@ class Writer:
 
     # -- the commit stage
 
-    def _commit(self) -> None:
-        """One batch; more is taken in the next turn, after the sockets were read again."""
-        pending = self._pending
-        taken, count = self._take()
-        syncs = self.core.store.disk.syncs
-        try:
-            outcomes = self.core.submit([item for group in taken for item in group.items])
-        except Exception:  # a flaw of ours: say so, and let the line move on
-            log.exception("writer.commit_failed messages=%d", count)
-            outcomes = [_FAILED] * count
-        start = 0
-        for group in taken:
-            group.answer(outcomes[start : start + len(group.items)])
-            start += len(group.items)
-        if self.core.store.disk.syncs != syncs:
-            self.metrics.batch_messages.observe(count)
-            self.metrics.fsync.inc(by=self.core.store.disk.syncs - syncs)
-            self.metrics.fsync_latency.observe(self.core.store.fsync_s * 1000)
-        if pending:
+    def _schedule(self) -> None:
+        """Commit in the next turn, after the sockets were read again."""
+        if not self._scheduled:
+            self._scheduled = True
             self._loop.call_soon(self._commit)
-        else:
-            self._scheduled = False
 
-    def _take(self) -> tuple[list[_Group], int]:
-        """Whole groups that one sync makes durable: at most 100 entries, at least one group."""
+    def _commit(self) -> None:
+        """Sign what has arrived, up to a batch, and send it to the disk when that is free."""
+        self._scheduled = False
+        line = self._line
+        if line.is_syncing and self._pending_items < _TOGETHER:
+            return  # `_landed` takes them along
+        is_taken = self._sign()
+        line.launch()
+        line.land_what_is_done()
+        if self._pending and (is_taken or not line.is_syncing):
+            self._schedule()
+
+    def _sign(self) -> bool:
+        """Whole groups into the open batch: at most 100 entries, at least one group."""
+        room, entries_max = self._line.room, self.core.config.limits.commit_entries_max
         taken: list[_Group] = []
-        count = 0
+        items: list[Submission] = []
         while self._pending:
-            size = len(self._pending[0].items)
-            if taken and count + size > self.core.config.limits.commit_entries_max:
+            group = self._pending[0]
+            is_first = room == entries_max and not taken
+            if len(items) + len(group.items) > room and not is_first:
                 break
             taken.append(self._pending.popleft())
-            count += size
-        self._pending_items -= count
-        return taken, count
+            items += group.items
+        self._pending_items -= len(items)
+        if taken:
+            self._line.add(items, lambda outcomes: _answer(taken, outcomes))
+        return bool(taken)
+
+    def _run_sync(self, messages: int, sync: Callable[[], None]) -> Future[None]:
+        """Sync a large batch in a thread while the next one is signed, a small one here and now.
+
+        Handing over costs lone messages more time than they wait for the disk.
+        """
+        if messages < _HANDED_OVER and not self._pending:
+            return sync_at_once(messages, sync)
+        future = self._syncs.submit(sync)
+        future.add_done_callback(self._synced)
+        return future
+
+    def _synced(self, future: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is over, and so is the line
+            self._loop.call_soon_threadsafe(self._landed, future)
+
+    def _landed(self, future: Future[None]) -> None:
+        """A batch is durable: the next one leaves, with the few that came meanwhile."""
+        if self._pending_items < _TOGETHER:
+            self._sign()
+        self._line.land(future)
+        self._line.land_what_is_done()
+        if self._pending:
+            self._schedule()
+
+    def _count(self, messages: int) -> None:
+        """A batch became durable."""
+        disk = self.core.store.disk
+        self.metrics.batch_messages.observe(messages)
+        self.metrics.fsync.inc(by=disk.syncs - self._syncs_before)
+        self.metrics.fsync_latency.observe(self.core.store.fsync_s * 1000)
+        self._syncs_before = disk.syncs
 
     # -- time
 

@@ -115,8 +115,9 @@ class DirectoryLock:
             raise StoreError(
                 f"{path.parent} is owned by process {owner or 'unknown'}", ErrorCode.LOCKED
             ) from held
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # A full disk: the lock holds, only its name is missing.
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give the directory up."""

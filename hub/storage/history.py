@@ -20,18 +20,23 @@ from hub.wire.rotation import ForkRecord, RotationRecord, decode_record, hub_id_
 Upto = Mapping[Label, int]  # the last stream_seq of each label under one key
 
 
+def format_bytes(first_pk: PublicKey) -> bytes:
+    """What FORMAT holds: the version of the directory and the first key of its log."""
+    return json.dumps({"format": FORMAT_VERSION, "hub_pk": first_pk.hex()}).encode() + b"\n"
+
+
 def read_format(layout: Layout) -> PublicKey:
-    """The first key of the log, from a file that holds nothing but what it must."""
+    """The first key of the log; S.DAMAGE for any other bytes than were written."""
     where = str(layout.format)
     try:
         data = layout.format.read_bytes()
         about = json.loads(data)
-        version, first = about["format"], bytes.fromhex(about["hub_pk"])
+        version, first = about["format"], PublicKey(bytes.fromhex(about["hub_pk"]))
     except (OSError, ValueError, KeyError, TypeError) as flaw:
         raise Damage(where, 0, "is not readable") from flaw
-    if version != FORMAT_VERSION or len(first) != 32 or first.hex() != about["hub_pk"]:
-        raise Damage(where, 0, f"is of format {version!r}, or its key is not one")
-    return PublicKey(first)
+    if len(first) != 32 or data != format_bytes(first):
+        raise Damage(where, 0, f"is of format {version!r}, or not as it was written")
+    return first
 
 
 @dataclass(slots=True)

@@ -83,25 +83,28 @@ class SegmentWriter:
         if old >= 0:
             disk.close(old)
 
-    def write(self, block: bytes) -> bytes:
-        """Write the MSG frames of a batch and return what the disk now says they are."""
-        if self._dirty_tail:
+    def write(self, block: bytes, behind: int) -> bytes:
+        """Write MSG frames `behind` so many of their batch; return what the disk says they are."""
+        if self._dirty_tail and not behind:
             self._disk.ftruncate(self._fd, self.end)
         self._dirty_tail = True  # until the batch is whole
-        self._disk.pwrite(self._fd, block, self.end)
-        return self._disk.pread(self._fd, len(block), self.end)
+        self._disk.pwrite(self._fd, block, self.end + behind)
+        return self._disk.pread(self._fd, len(block), self.end + behind)
 
     def finish(self, written: int, block: bytes) -> None:
-        """Write the RECEIPT and COMMIT frames behind `written` bytes, and sync the whole batch."""
+        """Write the RECEIPT and COMMIT frames behind `written` bytes; `sync` makes them durable."""
         self._disk.pwrite(self._fd, block, self.end + written)
+        self.end += written + len(block)
+        self._dirty_tail = False
+
+    def sync(self) -> None:
+        """Make every whole batch durable."""
         try:
             self._disk.fdatasync(self._fd)
         except OSError as failure:
             # The kernel may have dropped the dirty pages: asking again could lie.
             self.failed = f"fsync of segment {self.number} failed: {failure.strerror}"
             raise
-        self.end += written + len(block)
-        self._dirty_tail = False
 
     def close(self) -> None:
         """Close the segment."""

@@ -11,7 +11,8 @@ import cbor2
 from hub.admission.rate import Bucket
 from hub.storage import frames
 from hub.storage.disk import Disk
-from hub.types import ClientId, Label, LeafHash, ProfileId
+from hub.types import AuthRef, ClientId, Label, LeafHash, ProfileId
+from hub.wire.msg import SIG_ITEM_BYTES, Msg, heads_at
 
 SNAPSHOT_VERSION: Final = 1
 
@@ -43,16 +44,30 @@ class LogState:
 
 @dataclass(slots=True)
 class Entry:
-    """One admitted MSG on its way into the log."""
+    """One MSG on its way into the log."""
 
     msg: bytes
     leaf: LeafHash
     profile_id: ProfileId
-    ciphertext_bytes: int
+    label: Label
     client_id: ClientId
     client_seq: int
     prev_ack: int
-    hub_ts: int
+    auth_ref: AuthRef | None
+    ciphertext_bytes: int
+    hub_ts: int = 0  # set when it is admitted
+
+    @classmethod
+    def of(cls, data: bytes, leaf: LeafHash) -> Entry:
+        """From the bytes of a MSG; E.FORMAT when they are none."""
+        found = heads_at(data, 0)
+        if found is None or found[-1] + SIG_ITEM_BYTES != len(data):
+            msg = Msg.decode(data)
+            fields = (msg.profile_id, msg.label, msg.client_id, msg.client_seq, msg.prev_ack)
+            return cls(data, leaf, *fields, msg.auth_ref, len(msg.ciphertext))
+        profile_id, label, client_id, client_seq, prev_ack, auth_ref, _, start, end = found
+        fields = (profile_id, label, client_id, client_seq, prev_ack)
+        return cls(data, leaf, *fields, auth_ref, end - start)
 
 
 class Tentative:

@@ -3,13 +3,17 @@
 One batch: append the MSGs, read them back, recompute leaf and root from what the disk returned,
 sign, append the RECEIPTs, one fdatasync, then index, heads and answers. Until the fdatasync has
 returned nothing of the batch is visible to anyone.
+
+While a batch syncs, MSGs of the next may be appended and signed behind it. Its RECEIPTs and its
+COMMIT wait for the sync: a COMMIT on the disk says that every batch before it is durable, and a
+start that finds one knows damage from a torn tail.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
@@ -29,9 +33,8 @@ from hub.storage.replay import Ledger
 from hub.storage.segments import SEGMENT_BYTES, SegmentWriter
 from hub.storage.state import Entry, LabelState, LogState, Tentative, write_snapshot
 from hub.types import HubId, Label, LeafHash, MmrRoot, PublicKey, StreamSeq, UnixSeconds
+from hub.wire.msg import SIG_ITEM_BYTES
 from hub.wire.receipt import Receipt
-
-_SIG_ITEM_BYTES = 66  # CBOR head and 64 bytes: the ciphertext of a MSG ends right before it
 
 
 @dataclass(slots=True)
@@ -40,21 +43,26 @@ class Pending:
 
     label: Label
     first_size: int
-    nodes: list[bytes]
-    positions: list[bytes]
+    peaks: list[bytes]  # of the batch so far
     seq: int
     root: MmrRoot
+    nodes: list[bytes] = field(default_factory=list)
+    positions: list[bytes] = field(default_factory=list)
 
 
 class Batch:
     """Entries that will become durable together, or not at all."""
 
-    __slots__ = ("_store", "_touched", "order")
+    __slots__ = ("_store", "_touched", "msg_bytes", "offsets", "order", "owed", "receipts")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._touched: dict[Label, Tentative] = {}
         self.order: list[tuple[Tentative, Entry]] = []
+        self.receipts: list[bytes] = []  # signed so far, in order
+        self.offsets: list[int] = []  # of their MSG frames
+        self.msg_bytes = 0  # of MSG frames, behind the end of the log
+        self.owed: dict[Label, Pending] = {}
 
     def label(self, label: Label) -> Tentative:
         """The label as this batch leaves it so far."""
@@ -92,6 +100,8 @@ class Store:
         self.heads: HeadsFile | None = None  # attached once the guard against forks is satisfied
         self.segment_bytes = SEGMENT_BYTES
         self.fsync_s = 0.0  # of the last batch
+        self._sealed: Batch | None = None  # written whole, perhaps not durable yet
+        self._durable = state.entries
         self._pending: list[Pending] = []
         self._dirty: set[Label] = set()
         self._is_index_unknown = False
@@ -105,97 +115,146 @@ class Store:
         if self.segments.failed:
             raise StoreError(self.segments.failed)
         if self._pending:
-            try:
-                self._settle()
-            except OSError as failure:
-                raise _refused(failure) from failure
+            self.settle()
 
     def commit(self, batch: Batch, key: SigningKey) -> list[bytes]:
         """Make the batch durable and return its RECEIPTs, in order of arrival."""
+        self.extend(batch, key)
+        self.seal(batch)
+        self.sync()
+        self.landed()
+        self.settle()
+        return batch.receipts
+
+    def extend(self, batch: Batch, key: SigningKey) -> None:
+        """Append the MSGs that are new in the batch and sign them as the disk returned them."""
         try:
             self.check_writable()
-            if self.segments.number == 0 or self.segments.end >= self.segment_bytes:
+            if not batch.msg_bytes and self.is_roll_due:
                 self.roll()
-            receipts = self._write(batch, key)
-            self._settle()
+            self._write(batch, key)
         except OSError as failure:
             raise _refused(failure) from failure
-        return receipts
 
-    def _write(self, batch: Batch, key: SigningKey) -> list[bytes]:
+    @property
+    def is_roll_due(self) -> bool:
+        """Whether the next batch opens a segment; it has to wait for a sync of this one."""
+        return self.segments.number == 0 or self.segments.end >= self.segment_bytes
+
+    def _write(self, batch: Batch, key: SigningKey) -> None:
         segment = self.segments
-        offsets: list[int] = []
+        start = end = segment.end + batch.msg_bytes
+        fresh = batch.order[len(batch.offsets) :]
         blocks: list[bytes] = []
-        end = segment.end
-        for _, entry in batch.order:
+        for _, entry in fresh:
             block = frames.frame(frames.MSG, entry.msg)
-            offsets.append(end)
+            batch.offsets.append(end)
             end += len(block)
             blocks.append(block)
         joined = b"".join(blocks)
-        written = segment.write(joined)
+        written = segment.write(joined, batch.msg_bytes)
         if written != joined:
             segment.failed = "bytes read back differ from bytes written"
             raise StoreError(segment.failed)
-        signed = self._sign(batch, key, written, offsets)
-        started = perf_counter()
-        segment.finish(len(joined), signed.block)
-        self.fsync_s = perf_counter() - started
-        self._install(batch, signed)
-        return signed.receipts
+        batch.msg_bytes += len(joined)
+        self._sign(batch, key, written, start)
 
-    def _sign(self, batch: Batch, key: SigningKey, written: bytes, offsets: list[int]) -> _Signed:
+    @staticmethod
+    def _sign(batch: Batch, key: SigningKey, written: bytes, start: int) -> None:
         """Leaf and root from the bytes that the disk returned, then the signature over them."""
-        start = self.segments.end
-        number = self.segments.number
-        peaks = {id(t): list(t.base.peaks) for t, _ in batch.order}
-        pending: dict[int, Pending] = {}
-        receipts: list[bytes] = []
-        blocks: list[bytes] = []
-        receipt_offset = start + len(written)
-        for (tentative, entry), offset in zip(batch.order, offsets, strict=True):
-            leaf = _leaf_of(written, offset - start, entry, tentative.base.label)
-            owed = pending.get(id(tentative))
+        for number in range(len(batch.receipts), len(batch.order)):
+            tentative, entry = batch.order[number]
+            base = tentative.base
+            leaf = _leaf_of(written, batch.offsets[number] - start, entry, base.label)
+            owed = batch.owed.get(base.label)
             if owed is None:
-                base = tentative.base
-                owed = pending[id(tentative)] = Pending(
-                    base.label, base.size, [], [], base.size, MmrRoot(b"")
+                owed = batch.owed[base.label] = Pending(
+                    base.label, base.size, list(base.peaks), base.size, MmrRoot(b"")
                 )
-            mountain = peaks[id(tentative)]
-            owed.nodes.extend(mmr.append(mountain, owed.seq, leaf))
-            owed.root = mmr.root(mountain)
+            owed.nodes.extend(mmr.append(owed.peaks, owed.seq, leaf))
+            owed.root = mmr.root(owed.peaks)
             owed.seq += 1
-            receipt = Receipt.encode_signed(
-                key, owed.label, StreamSeq(owed.seq), leaf, owed.root, UnixSeconds(entry.hub_ts)
+            batch.receipts.append(
+                Receipt.encode_signed(
+                    key, owed.label, StreamSeq(owed.seq), leaf, owed.root, UnixSeconds(entry.hub_ts)
+                )
             )
+
+    def seal(self, batch: Batch) -> None:
+        """Write RECEIPTs and COMMIT behind the MSGs, and move the cursors.
+
+        If the sync fails, nothing is admitted before a start has re-read the disk, so no cursor
+        ever has to go back.
+        """
+        assert self._sealed is None, "the batch before this one is not settled"
+        number = self.segments.number
+        receipt_offset = self.segments.end + batch.msg_bytes
+        blocks: list[bytes] = []
+        for (tentative, entry), offset, receipt in zip(
+            batch.order, batch.offsets, batch.receipts, strict=True
+        ):
             block = frames.frame(frames.RECEIPT, receipt)
-            owed.positions.append(
+            batch.owed[tentative.base.label].positions.append(
                 pack_position(
                     number, len(entry.msg), offset, len(receipt), receipt_offset, entry.hub_ts
                 )
             )
             receipt_offset += len(block)
-            receipts.append(receipt)
             blocks.append(block)
-        blocks.append(frames.commit(len(receipts), self.state.entries + len(receipts)))
-        return _Signed(receipts, b"".join(blocks), peaks, pending)
+        blocks.append(frames.commit(len(blocks), self.state.entries + len(blocks)))
+        try:
+            self.segments.finish(batch.msg_bytes, b"".join(blocks))
+        except OSError as failure:
+            raise _refused(failure) from failure
+        self._install(batch)
 
-    def _install(self, batch: Batch, signed: _Signed) -> None:
-        """The batch is durable: move the cursors. No I/O here, so it cannot half happen."""
+    def _install(self, batch: Batch) -> None:
+        """Move the cursors. No I/O here, so it cannot half happen."""
         state = self.state
         state.offset = self.segments.end
         state.segment = self.segments.number
         state.entries += len(batch.order)
-        seen: dict[int, int] = {}
-        for tentative, entry in batch.order:
-            seq = seen.get(id(tentative), tentative.base.size) + 1
-            seen[id(tentative)] = seq
-            self.leaves.add(entry.leaf, tentative.base.label, seq)
-        for tentative in {id(t): t for t, _ in batch.order}.values():
-            tentative.install(signed.peaks[id(tentative)])
-            state.labels[tentative.base.label] = tentative.base
-            self._dirty.add(tentative.base.label)
-        self._pending.extend(signed.pending.values())
+        for owed in batch.owed.values():
+            tentative = batch.label(owed.label)
+            tentative.install(owed.peaks)
+            state.labels[owed.label] = tentative.base
+            self._dirty.add(owed.label)
+        self._sealed = batch
+
+    def sync(self) -> None:
+        """Make the sealed batch durable. This alone may run beside `extend`, in a thread."""
+        started = perf_counter()
+        try:
+            self.segments.sync()
+        except OSError as failure:
+            raise _refused(failure) from failure
+        self.fsync_s = perf_counter() - started
+
+    def landed(self) -> None:
+        """The sealed batch is durable; `settle` is owed. No I/O here, so the next can be sealed."""
+        batch, self._sealed = self._sealed, None
+        assert batch is not None
+        for owed in batch.owed.values():
+            seq = owed.first_size
+            for entry in batch.label(owed.label).entries:
+                seq += 1
+                self.leaves.add(entry.leaf, owed.label, seq)
+        self._durable += len(batch.order)
+        self._pending.extend(batch.owed.values())
+
+    def settle(self) -> None:
+        """Index and heads of what is durable."""
+        try:
+            self._settle()
+        except OSError as failure:
+            raise _refused(failure) from failure
+
+    def is_recent(self, leaf: LeafHash) -> bool:
+        """Whether a leaf is among the newest entries, those of a sealed batch included."""
+        sealed = self._sealed
+        if sealed is not None and any(entry.leaf == leaf for _, entry in sealed.order):
+            return True
+        return self.leaves.find_recent(leaf) is not None
 
     def _settle(self) -> None:
         """Index and heads of committed batches; what fails here is tried again before more."""
@@ -206,10 +265,11 @@ class Store:
             self.files.append(owed.label, owed.first_size, owed.nodes, owed.positions)
             self._pending.pop(0)
         if self.leaves.pending() >= FLUSH_AT:
-            self.leaves.flush(self.state.entries)
+            self.leaves.flush(self._durable)
 
     def roll(self) -> None:
         """Go on in a new segment; the closed one may be pruned."""
+        assert self._sealed is None, "a sync of the old segment is under way"
         self.segments.open_next(self.hub_id, self.state.entries)
         self.state.segment = self.segments.number
         self.state.offset = self.segments.end
@@ -221,7 +281,7 @@ class Store:
 
         False when that cannot be said, and the last snapshot stands.
         """
-        if self.segments.failed or self._pending or self._is_index_unknown:
+        if self.segments.failed or self._sealed or self._pending or self._is_index_unknown:
             return False
         self.leaves.flush(self.state.entries)
         self.leaves.sync()
@@ -252,14 +312,6 @@ class Store:
             steps.callback(self.segments.close)
 
 
-@dataclass(slots=True)
-class _Signed:
-    receipts: list[bytes]
-    block: bytes
-    peaks: dict[int, list[bytes]]
-    pending: dict[int, Pending]
-
-
 def _refused(failure: OSError) -> StoreError:
     return StoreError(f"disk refuses: {failure.strerror or failure}")
 
@@ -268,7 +320,7 @@ def _leaf_of(written: bytes, at: int, entry: Entry, label: Label) -> LeafHash:
     """The leaf from the stored bytes; it must be the one that was verified."""
     length = len(entry.msg)
     start = at + frames.HEAD_BYTES
-    end = start + length - _SIG_ITEM_BYTES
+    end = start + length - SIG_ITEM_BYTES
     ct_hash = h(written[end - entry.ciphertext_bytes : end])
     leaf = LEAF(label, entry.profile_id, ct_hash, entry.client_id, u64be(entry.client_seq))
     if leaf != entry.leaf:

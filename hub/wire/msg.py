@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from hub.crypto import hashing, signing
 from hub.crypto.hashing import u64be
@@ -29,17 +30,26 @@ _SIGNED_FIELDS: Final = b"\x89"  # array of the first nine
 _ALL_FIELDS: Final = b"\x8a"
 _BSTR32: Final = b"\x58\x20"
 _BSTR64: Final = b"\x58\x40"
-_SIG_ITEM_BYTES: Final = 66
+SIG_ITEM_BYTES: Final = 66  # the last item: the ciphertext ends right before it
 _SHORTEST: Final = 208  # every number in one byte, no auth_ref, an empty ciphertext
-_LONGEST_HEADS: Final = 52  # what long integers, an auth_ref and a length add to it
-# array(10), ver 1 and three 32-byte strings stand at fixed offsets.
-_PREFIX: Final = Struct(">4s32s2s32s2s32s")
+# array(10), ver 1, three 32-byte strings and client_seq stand at fixed offsets.
+_PREFIX: Final = Struct(">4s32s2s32s2s32sB")
 _PREFIX_START: Final = b"\x8a\x01\x58\x20"
 _BSTR32_ITEM: Final = Struct(">2s32s")
 _HASH_AND_LENGTH: Final = Struct(">2s32sBH")
-_SIG_ITEM: Final = Struct(">2s64s")
 # First byte of a longer integer: how many bytes follow, and the least number that needs them.
 _LONG_UINTS: Final = {0x18: (1, 24), 0x19: (2, 1 << 8), 0x1A: (4, 1 << 16), 0x1B: (8, 1 << 32)}
+
+
+class Unsigned(NamedTuple):
+    """What the author of a MSG decides; the rest follows from it and from the key."""
+
+    profile_id: ProfileId
+    label: Label
+    client_seq: ClientSeq
+    prev_ack: int
+    auth_ref: AuthRef | None
+    ciphertext: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,21 +80,20 @@ class Msg:
         return _ALL_FIELDS + self._signed_items() + _BSTR64 + self.sig
 
     def _signed_items(self) -> bytes:
-        return _items(
-            profile_id=self.profile_id,
-            label=self.label,
-            client_id=self.client_id,
-            client_seq=self.client_seq,
-            prev_ack=self.prev_ack,
-            auth_ref=self.auth_ref,
-            ct_hash=self.ct_hash,
-            ciphertext=self.ciphertext,
+        unsigned = Unsigned(
+            self.profile_id,
+            self.label,
+            self.client_seq,
+            self.prev_ack,
+            self.auth_ref,
+            self.ciphertext,
         )
+        return _items(client_id=self.client_id, ct_hash=self.ct_hash, unsigned=unsigned)
 
     def signing_hash(self) -> bytes:
         """Ht("veen/sig", CBOR(array of the first nine))."""
         if self._bytes is not None:
-            return hashing.SIG(_SIGNED_FIELDS, self._bytes[1:-_SIG_ITEM_BYTES])
+            return hashing.SIG(_SIGNED_FIELDS, self._bytes[1:-SIG_ITEM_BYTES])
         return hashing.SIG(_SIGNED_FIELDS, self._signed_items())
 
     def verify(self) -> None:
@@ -140,30 +149,35 @@ class Msg:
         ciphertext: bytes,
     ) -> Msg:
         """A new MSG of the key's owner."""
+        unsigned = Unsigned(profile_id, label, client_seq, prev_ack, auth_ref, ciphertext)
+        return Msg.sign_all(key, [unsigned])[0]
+
+    @staticmethod
+    def sign_all(key: SigningKey, unsigned: Sequence[Unsigned]) -> list[Msg]:
+        """New MSGs of the key's owner, signed one right after the other."""
         client_id = ClientId(key.public)
-        ct_hash = Hash(hashing.h(ciphertext))
-        items = _items(
-            profile_id=profile_id,
-            label=label,
-            client_id=client_id,
-            client_seq=client_seq,
-            prev_ack=prev_ack,
-            auth_ref=auth_ref,
-            ct_hash=ct_hash,
-            ciphertext=ciphertext,
-        )
-        msg = Msg(
-            profile_id=profile_id,
-            label=label,
-            client_id=client_id,
-            client_seq=client_seq,
-            prev_ack=prev_ack,
-            auth_ref=auth_ref,
-            ct_hash=ct_hash,
-            ciphertext=ciphertext,
-            sig=key.sign(hashing.SIG(_SIGNED_FIELDS, items)),
-        )
-        return _keep_bytes(msg, _ALL_FIELDS + items + _BSTR64 + msg.sig)
+        hashes = [Hash(hashing.h(one.ciphertext)) for one in unsigned]
+        spelled = [
+            _items(client_id=client_id, ct_hash=ct_hash, unsigned=one)
+            for one, ct_hash in zip(unsigned, hashes, strict=True)
+        ]
+        sigs = key.sign_all([hashing.SIG(_SIGNED_FIELDS, items) for items in spelled])
+        made = []
+        for one, ct_hash, items, sig in zip(unsigned, hashes, spelled, sigs, strict=True):
+            profile_id, label, client_seq, prev_ack, auth_ref, ciphertext = one
+            msg = Msg(
+                profile_id=profile_id,
+                label=label,
+                client_id=client_id,
+                client_seq=client_seq,
+                prev_ack=prev_ack,
+                auth_ref=auth_ref,
+                ct_hash=ct_hash,
+                ciphertext=ciphertext,
+                sig=sig,
+            )
+            made.append(_keep_bytes(msg, _ALL_FIELDS + items + _BSTR64 + sig))
+        return made
 
 
 def aad_of(
@@ -186,18 +200,9 @@ def body_nonce_of(*, label: Label, prev_ack: int, client_id: ClientId, client_se
     return hashing.NONCE(label + u64be(prev_ack) + client_id + u64be(client_seq))[:24]
 
 
-def _items(
-    *,
-    profile_id: ProfileId,
-    label: Label,
-    client_id: ClientId,
-    client_seq: int,
-    prev_ack: int,
-    auth_ref: AuthRef | None,
-    ct_hash: Hash,
-    ciphertext: bytes,
-) -> bytes:
+def _items(*, client_id: ClientId, ct_hash: Hash, unsigned: Unsigned) -> bytes:
     """The nine signed items without their array head."""
+    profile_id, label, client_seq, prev_ack, auth_ref, ciphertext = unsigned
     assert len(profile_id) == len(label) == len(client_id) == len(ct_hash) == 32
     return b"".join((
         b"\x01\x58\x20", profile_id, _BSTR32, label, _BSTR32, client_id,
@@ -236,20 +241,51 @@ def _auth_ref(data: bytes | None) -> AuthRef | None:
 
 
 def _decode_by_position(data: bytes) -> Msg | None:
-    """The same for common lengths at known offsets, at under half the cost; None when in doubt.
+    """The same for common lengths at known offsets, at under half the cost; None when in doubt."""
+    msg = read_at(data, 0)
+    return msg if msg is not None and len(msg.encode()) == len(data) else None
+
+
+def read_at(data: bytes, pos: int) -> Msg | None:
+    """The MSG at an offset of a sequence; None when in doubt.
 
     It may only accept what `_decode_by_field` accepts, with equal fields; the tests compare both
     on generated messages, on random edits of them and on every value of each structural byte.
     """
-    size = len(data)
-    if size < _SHORTEST:
+    found = heads_at(data, pos)
+    if found is None:
         return None
-    start, profile_id, head_1, label, head_2, client_id = _PREFIX.unpack_from(data)
+    profile_id, label, client_id, client_seq, prev_ack, auth_ref, ct_hash, start, end = found
+    msg = Msg(
+        profile_id=profile_id,
+        label=label,
+        client_id=client_id,
+        client_seq=client_seq,
+        prev_ack=prev_ack,
+        auth_ref=auth_ref,
+        ct_hash=ct_hash,
+        ciphertext=data[start:end],
+        sig=Signature(data[end + 2 : end + SIG_ITEM_BYTES]),
+    )
+    return _keep_bytes(msg, data[pos : end + SIG_ITEM_BYTES])
+
+
+Heads: TypeAlias = tuple[
+    ProfileId, Label, ClientId, ClientSeq, int, AuthRef | None, Hash, int, int
+]  # the fields before the ciphertext, where it starts, where it ends
+
+
+def heads_at(data: bytes, pos: int) -> Heads | None:
+    """What stands before the ciphertext of the MSG at an offset; None when in doubt.
+
+    Common lengths at known offsets; a walk over the items costs several times as much.
+    """
+    if len(data) - pos < _SHORTEST:
+        return None
+    start, profile_id, head_1, label, head_2, client_id, client_seq = _PREFIX.unpack_from(data, pos)
     if start != _PREFIX_START or head_1 != _BSTR32 or head_2 != _BSTR32:
         return None
-    pos = _PREFIX.size
-    client_seq = data[pos]
-    pos += 1
+    pos += _PREFIX.size
     if client_seq >= 24:
         client_seq, pos = _long_uint(data, pos)
     prev_ack = data[pos]
@@ -266,30 +302,18 @@ def _decode_by_position(data: bytes) -> Msg | None:
         pos += 34
     head_4, ct_hash, head_5, length = _HASH_AND_LENGTH.unpack_from(data, pos)
     pos += _HASH_AND_LENGTH.size
-    sig_item = size - _SIG_ITEM_BYTES
-    head_6, sig = _SIG_ITEM.unpack_from(data, sig_item)
+    end = pos + length
     if (
         client_seq < 0
         or prev_ack < 0
         or head_4 != _BSTR32
         or head_5 != 0x59  # a ciphertext of 256 to 65535 bytes
         or length < 0x100
-        or pos + length != sig_item
-        or head_6 != _BSTR64
+        or end + SIG_ITEM_BYTES > len(data)
+        or data[end : end + 2] != _BSTR64
     ):
         return None
-    msg = Msg(
-        profile_id=profile_id,
-        label=label,
-        client_id=client_id,
-        client_seq=ClientSeq(client_seq),
-        prev_ack=prev_ack,
-        auth_ref=auth_ref,
-        ct_hash=ct_hash,
-        ciphertext=data[pos:sig_item],
-        sig=sig,
-    )
-    return _keep_bytes(msg, data)
+    return profile_id, label, client_id, client_seq, prev_ack, auth_ref, ct_hash, pos, end
 
 
 def _long_uint(data: bytes, pos: int) -> tuple[int, int]:
@@ -298,38 +322,3 @@ def _long_uint(data: bytes, pos: int) -> tuple[int, int]:
     end = pos + width
     number = int.from_bytes(data[pos:end], "big")
     return (number, end) if number >= least else (-1, pos)
-
-
-def end_at(data: bytes, pos: int) -> int | None:
-    """Where the MSG at an offset of a sequence ends; None when in doubt.
-
-    A walk over its items costs several times as much. It may only say what such a walk says.
-    """
-    if len(data) - pos < _SHORTEST + _LONGEST_HEADS:
-        return None
-    if (
-        not data.startswith(_PREFIX_START, pos)
-        or data[pos + 36 : pos + 38] != _BSTR32
-        or data[pos + 70 : pos + 72] != _BSTR32
-    ):
-        return None
-    at = pos + _PREFIX.size
-    for _ in range(2):  # client_seq and prev_ack
-        number = data[at]
-        at += 1
-        if number >= 24:
-            number, at = _long_uint(data, at)
-            if number < 0:
-                return None
-    if data[at] == cbor.NULL:
-        at += 1
-    elif data[at : at + 2] == _BSTR32:
-        at += 34
-    else:
-        return None
-    head, _, kind, length = _HASH_AND_LENGTH.unpack_from(data, at)
-    end = at + _HASH_AND_LENGTH.size + int(length) + _SIG_ITEM_BYTES
-    if head != _BSTR32 or kind != 0x59 or length < 0x100 or end > len(data):
-        return None
-    sig_item = end - _SIG_ITEM_BYTES
-    return end if data[sig_item : sig_item + 2] == _BSTR64 else None

@@ -18,6 +18,7 @@ _ALL_FIELDS: Final = b"\x87"
 _BSTR32: Final = b"\x58\x20"
 _BSTR64: Final = b"\x58\x40"
 _UINT32: Final = 0x1A
+_SEQ_AT: Final = 36  # behind array head, version and label
 _START: Final = b"\x87\x01\x58\x20"
 _REST: Final = struct.Struct(">2s32s2s32sBI2s64s")
 _SHORTEST: Final = len(_START) + 32 + _REST.size
@@ -148,6 +149,14 @@ class Receipt:
         """`Receipt.sign(...).encode()` for the writer, which needs only the bytes."""
         items = _items(label, stream_seq, leaf_hash, mmr_root, hub_ts)
         return _ALL_FIELDS + items + _BSTR64 + key.sign(hashing.SIG(_SIGNED_FIELDS, items))
+
+
+def stream_seq_of(receipt: bytes) -> int:
+    """The stream_seq of a RECEIPT that is known to be one, without the rest."""
+    first = receipt[_SEQ_AT]
+    if first < 24:
+        return first
+    return int.from_bytes(receipt[_SEQ_AT + 1 : _SEQ_AT + 1 + (1 << first - 24)], "big")
 
 
 def _items(

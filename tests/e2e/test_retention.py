@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +100,23 @@ def test_a_policy_by_age_takes_what_is_older_and_nothing_else(hub: LiveHub) -> N
     assert hub.client().get(f"/stream?label={label.hex()}").status == 200
     live_hub.until(lambda: first_held(0) == 2)  # when the second in which it was sent is over
     assert hub.client().get(f"/stream?label={label.hex()}").code == "E.PRUNED"
+
+
+def test_a_running_hub_prunes_by_policy_while_it_commits(tmp_path: Path) -> None:
+    config = HubConfig(
+        data_dir=tmp_path / "d", open_admission=True, open_reads=True, retention_interval_s=1
+    )
+    with live_hub.running(config) as hub:
+        author = Author(LABEL)
+        client = hub.client()
+        client.batch(*[author.next(bytes(2000)) for _ in range(30)]).items()
+        said = hub.control("retention_set", label=LABEL.hex(), keep_messages=10)
+        assert said["policies"] == [{"label": LABEL.hex(), "keep_messages": 10}]
+        until = time.monotonic() + 60
+        while client.get(f"/stream?{QUERY}&to=1").status != 410:
+            assert time.monotonic() < until
+            client.batch(author.next(bytes(2000))).items()
+        held = client.get(f"/stream?{QUERY}&from=1&to=1").error["detail"]
+        assert int(re.findall(r"[0-9]+", held)[-1]) > 20
+        client.get(f"/receipt?{QUERY}&seq=1").ok()
+    live_hub.check_fsck(tmp_path / "d")

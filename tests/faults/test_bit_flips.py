@@ -16,6 +16,7 @@ from hub.crypto.hashing import h
 from hub.errors import ErrorCode, VeenError
 from hub.storage import attachments
 from hub.storage.fsck import run_fsck
+from hub.storage.history import read_format
 from hub.storage.layout import Layout
 from hub.storage.reader import LogReader
 from hub.types import Hash, Label
@@ -230,6 +231,29 @@ def test_every_kind_of_damage_to_the_log_itself_is_found(patient: Patient, seed:
             assert not run_fsck(patient.root).ok, (kind, path)
             path.write_bytes(data)
     assert run_fsck(patient.root).ok
+
+
+def test_no_byte_of_format_can_go_or_change_unseen(patient: Patient) -> None:
+    [path] = patient.files("FORMAT")
+    data = path.read_bytes()
+    first_pk = read_format(Layout(patient.root))
+    cuts = [data[:end] for end in range(len(data))]
+    edits = [
+        data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
+        for at in range(len(data))
+        for bit in range(8)
+    ]
+    others = 0
+    for changed in (*cuts, *edits, data + b"\n"):
+        path.write_bytes(changed)
+        try:
+            assert read_format(Layout(patient.root)) != first_pk
+        except VeenError as refusal:
+            check_is_damage(refusal)
+        else:
+            others += 1  # A digit became another one: the log was never begun by that key.
+            assert others % 16 or not run_fsck(patient.root).ok
+    assert 0 < others < len(edits) // 2
 
 
 def test_what_stands_behind_the_damage_is_still_checked(patient: Patient) -> None:

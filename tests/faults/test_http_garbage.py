@@ -105,7 +105,7 @@ def test_mutated_requests_get_one_answer_each_and_the_same_twice(
                 del data[at : at + rng.randint(1, 40)]
             else:
                 del data[at:]
-                data = data or bytearray(b"G")
+            data = data or bytearray(b"G")
         first = statuses(exchange(hub, bytes(data)))
         second = statuses(exchange(hub, bytes(data)))
         assert all(status < 500 for status in first), bytes(data)

@@ -23,7 +23,7 @@ from hub.types import Hash, LeafHash
 from hub.wire.manifest import Manifest
 from hub.wire.rotation import RotationRecord
 from tests.support.disks import PowerCutDisk, Stopped, copy_outside
-from tests.support.hubs import Producer, abandon, label, open_core, seed
+from tests.support.hubs import Producer, abandon, label, open_core, overlapped, seed
 
 SEGMENT_BYTES = 4_000
 
@@ -51,7 +51,8 @@ class Story:
         self.core: HubCore | None = None
 
     def run(self) -> None:
-        steps: list[Callable[[HubCore], None]] = [self._submit] * 12
+        steps: list[Callable[[HubCore], None]] = [self._submit] * 8
+        steps += [self._overlap] * 6
         steps += [self._checkpoint, self._attach, self._prune, self._rotate, self._sync_heads]
         self.core = open_core(self.root, self.disk, segment_bytes=SEGMENT_BYTES)
         for _ in range(30):
@@ -68,6 +69,15 @@ class Story:
         batch = [self.rng.choice(self.producers).message(size) for _ in range(1, 4)]
         self.held.outbox = batch
         for item, outcome in zip(batch, core.submit(batch), strict=True):
+            assert isinstance(outcome, bytes)
+            self.held.receipts[item.leaf] = outcome
+        self.held.outbox = []
+
+    def _overlap(self, core: HubCore) -> None:
+        """Three batches, each written while the one before it is not synced yet."""
+        batch = [self.rng.choice(self.producers).message(300) for _ in range(6)]
+        self.held.outbox = batch
+        for item, outcome in zip(batch, overlapped(core, batch), strict=True):
             assert isinstance(outcome, bytes)
             self.held.receipts[item.leaf] = outcome
         self.held.outbox = []

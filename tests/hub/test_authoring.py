@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.authoring import Authored, author, open_disclosed, open_message
+from hub.authoring import (
+    Authored,
+    Numbered,
+    author,
+    author_all,
+    open_disclosed,
+    open_message,
+)
 from hub.crypto import aead, hpke
 from hub.crypto.hpke import DhSecret
 from hub.errors import ErrorCode, VeenError, WireError
@@ -100,6 +107,47 @@ def test_what_was_authored_opens(body: bytes, attachments: list[bytes], profile:
         assert opened.open_attachment(index, one.sealed) == attachments[index]
         nonce = attachment.att_nonce(authored.msg.aad(), index)
         assert aead.open_(opened.att_key(index), nonce, one.sealed, b"") == attachments[index]
+
+
+def test_many_authored_at_once_are_what_each_would_be_alone() -> None:
+    """The same rules and bytes but for the HPKE contexts, of which no two are alike."""
+    other = DhSecret.generate()
+    items = [
+        Numbered(
+            label=Label(bytes([number % 2]) * 32),
+            client_seq=ClientSeq(number + 1),
+            prev_ack=number,
+            auth_ref=None if number % 3 else CAP,
+            reader_pk=(READER, other)[number % 2].public,
+            header=HEADER,
+            body=b"%d" % number * 50,
+            attachments=[b"attached"] * (number % 4),
+            profile=DEFAULT_PROFILES[number % len(DEFAULT_PROFILES)],
+        )
+        for number in range(12)
+    ]
+    made = author_all(CLIENT, items)
+    assert len({one.msg.ciphertext[:32] for one in made}) == len(items)
+    for number, (item, one) in enumerate(zip(items, made, strict=True)):
+        msg = Msg.decode(one.msg_bytes)
+        msg.verify()
+        msg.check_ct_hash()
+        assert (one.msg, one.leaf_hash) == (msg, msg.leaf_hash())
+        alone = author(key=CLIENT, **item._asdict()).msg
+        sealed = dataclasses.replace(alone, ct_hash=msg.ct_hash, ciphertext=msg.ciphertext)
+        assert dataclasses.replace(sealed, sig=msg.sig) == msg
+        secret = (READER, other)[number % 2]
+        opened = open_message(msg, profile=item.profile, secret=secret)
+        assert opened.body == item.body
+        opened.check_attachments([one.coid for one in one.attachments])
+
+
+def test_one_that_may_not_be_authored_spoils_the_whole() -> None:
+    good = Numbered(Label(bytes(32)), ClientSeq(1), 0, CAP, READER.public, HEADER, b"")
+    mismatched = dataclasses.replace(HEADER, cap_ref=AuthRef(bytes(32)))
+    for bad in (good._replace(header=mismatched), good._replace(reader_pk=DhKey(bytes(32)))):
+        with pytest.raises(VeenError):
+            author_all(CLIENT, [good, bad])
 
 
 def test_another_set_or_order_of_attachments_is_refused() -> None:

@@ -189,6 +189,16 @@ def test_heads_and_manifests_are_stored_as_the_hub_signed_them(hub: WatchedHub) 
     assert word() == "CONSISTENT"
 
 
+def test_a_label_is_shown_under_the_name_that_somebody_knows(hub: WatchedHub) -> None:
+    hub.append(LABEL, b"a")
+    hub.append(OTHER, b"b")
+    hub.checkpoint()
+    services.refresh_index(lambda: {LABEL.hex(): "record/app/old"})
+    services.refresh_index(lambda: {LABEL.hex(): "record/app/shop"})
+    names = LabelHead.objects.values_list("label", "stream_name")
+    assert dict(names) == {LABEL.hex(): "record/app/shop", OTHER.hex(): None}
+
+
 def test_growth_is_followed_and_earlier_manifests_are_fetched_once(hub: WatchedHub) -> None:
     for leaf in (b"a", b"b", b"c"):
         hub.append(LABEL, leaf)
@@ -313,7 +323,7 @@ def test_a_changed_trust_file_is_refused(hub: WatchedHub, tmp_path: Path) -> Non
     assert not LabelHead.objects.exists()
 
 
-def test_rebuilding_gives_the_same_rows_and_keeps_findings(hub: WatchedHub) -> None:
+def test_rows_that_were_lost_come_back_and_findings_stay(hub: WatchedHub) -> None:
     hub.append(LABEL, b"a", b"b")
     hub.checkpoint()
     services.refresh_index()
@@ -323,7 +333,9 @@ def test_rebuilding_gives_the_same_rows_and_keeps_findings(hub: WatchedHub) -> N
     Finding.objects.create(
         code="V.PROOF", severity="critical", object="x", first_seen=moment, last_seen=moment
     )
-    services.rebuild_sql()
+    for table in (LabelHead, ManifestRow, IndexState):
+        table.objects.all().delete()
+    services.refresh_index()
     assert (list(LabelHead.objects.values(*columns)), list(ManifestRow.objects.values())) == before
     assert Finding.objects.count() == 1
 

@@ -13,9 +13,9 @@ import pytest
 from hub.authoring import open_message
 from hub.client import HubClient, Item
 from hub.client.lane import KeyConflictError, Lane, Outcome
-from hub.client.outbox import Entry
+from hub.client.outbox import Entry, Outbox
 from hub.crypto.signing import SigningKey
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, StoreError, VeenError
 from hub.label import stream_id
 from hub.types import Label
 from hub.wire.captoken import CapToken
@@ -55,6 +55,25 @@ def texts(hub: ScriptedHub, label: Label = LABEL) -> list[bytes]:
 
 def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
+
+
+def test_an_outbox_that_cannot_be_read_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner tries again until the disk has room; it must not meet its own lock then."""
+
+    def refuse(_: Outbox) -> int:
+        raise StoreError("the outbox refuses: database or disk is full")
+
+    with ScriptedHub() as hub:
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="full"):
+            patch.setattr(Outbox, "count", refuse)
+            with open_lane(hub, tmp_path):
+                pass
+        with open_lane(hub, tmp_path) as lane:
+            lane.place(items(b"there is room"))
+            assert lane.wait_idle(WAIT_S)
+        assert texts(hub) == [b"there is room"]
 
 
 class Heard:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -246,6 +248,21 @@ def test_one_process_per_key(client: HubClient) -> None:
     client.producer(KEY).close()
 
 
+def test_a_full_disk_at_the_end_does_not_keep_the_key(
+    client: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the process itself would be refused with S.LOCKED for as long as it lives."""
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    producer = client.producer(KEY)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(client.heads, "save", full)
+        producer.close()
+    client.producer(KEY).close()
+
+
 def forge(hub: ScriptedHub, **changes: object) -> None:
     """Answer with a receipt that is signed but says something else."""
 
@@ -287,6 +304,31 @@ def test_a_receipt_of_an_unknown_key_is_refused(hub: ScriptedHub, client: HubCli
         with pytest.raises(VeenError) as refused:
             producer.submit(draft())
     assert refused.value.code is ErrorCode.TRUST
+
+
+@pytest.mark.parametrize("place", [0, 3, 9])
+def test_a_forged_receipt_in_a_row_settles_only_those_before_it(
+    hub: ScriptedHub, client: HubClient, place: int
+) -> None:
+    """A row is verified in one go; where that fails each receipt is judged by itself."""
+    stranger = SigningKey.generate()
+    heard: list[int] = []
+    with client.producer(KEY) as producer:
+        producer.submit(draft())
+
+        def forge(_: Msg, receipt: Receipt) -> Receipt | None:
+            if receipt.stream_seq != place + 2:
+                return None
+            fields = (receipt.leaf_hash, receipt.mmr_root, receipt.hub_ts)
+            return Receipt.sign(stranger, receipt.label, receipt.stream_seq, *fields)
+
+        hub.after = forge
+        producer.on_settled = lambda done: heard.extend(one.client_seq for one, _ in done)
+        with pytest.raises(VeenError) as refused:
+            producer.submit_batch([draft(b"%d" % number) for number in range(10)])
+        assert refused.value.code is ErrorCode.TRUST
+        assert heard == [number + 2 for number in range(place)]
+        assert producer.pending() == 10 - place
 
 
 def test_a_root_that_does_not_extend_the_last_one_is_kept_as_evidence(

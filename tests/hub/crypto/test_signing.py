@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hub.crypto import signing
-from hub.crypto.signing import SigningKey
+from hub.crypto.signing import Signed, SigningKey
 from hub.errors import ErrorCode, VeenError
 from tests.support import vectors
 from tests.support.strategies import flipped_bits
@@ -56,6 +56,30 @@ def test_another_size_of_key_or_signature_is_refused(sizes: tuple[int, int]) -> 
     with pytest.raises(VeenError) as refusal:
         signing.verify(bytes(sizes[0]), bytes(sizes[1]), DIGEST)
     assert refusal.value.code is ErrorCode.SIG
+
+
+def test_many_at_once_are_signed_and_judged_as_one_by_one() -> None:
+    key = SigningKey.generate()
+    digests = [bytes([number]) * 32 for number in range(5)]
+    signatures = key.sign_all(digests)
+    assert signatures == [key.sign(digest) for digest in digests]
+    signed: list[Signed] = [(key.public, *pair) for pair in zip(signatures, digests, strict=True)]
+    assert signing.are_valid(signed)
+    assert signing.are_valid([])
+    other = SigningKey.generate()
+    assert signing.are_valid([*signed, (other.public, other.sign(DIGEST), DIGEST)])
+    for place in range(5):
+        for changed in [*flipped_bits(signatures[place])][::37]:
+            spoilt: Signed = (key.public, changed, digests[place])
+            assert not signing.are_valid([*signed[:place], spoilt, *signed[place + 1 :]])
+        others: list[Signed] = [
+            (other.public, signatures[place], digests[place]),
+            (key.public, signatures[place], digests[place - 1]),
+            (key.public, signatures[place][:63], digests[place]),
+            (key.public[:31], signatures[place], digests[place]),
+        ]
+        for one in others:
+            assert not signing.are_valid([*signed[:place], one, *signed[place + 1 :]])
 
 
 def test_a_key_never_shows_its_seed() -> None:

@@ -370,19 +370,9 @@ def plain_store(root: Path) -> Store:
 def append(store: Store, producer: Producer, count: int) -> None:
     batch = store.begin()
     for item in producer.messages(count):
-        msg = Msg.decode(item.data)
-        tentative = batch.label(msg.label)
-        entry = Entry(
-            msg=item.data,
-            leaf=item.leaf,
-            profile_id=msg.profile_id,
-            ciphertext_bytes=len(msg.ciphertext),
-            client_id=msg.client_id,
-            client_seq=msg.client_seq,
-            prev_ack=msg.prev_ack,
-            hub_ts=START_TS,
-        )
-        batch.add(tentative, entry)
+        entry = Entry.of(item.data, item.leaf)
+        entry.hub_ts = START_TS
+        batch.add(batch.label(entry.label), entry)
     store.commit(batch, KEY)
 
 

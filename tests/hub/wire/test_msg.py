@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ErrorCode, VeenError, WireError
+from hub.storage.state import Entry
 from hub.types import AuthRef, ClientId, ClientSeq, Hash, Label, ProfileId, Signature
 from hub.wire import cbor
 from hub.wire import msg as msg_module
@@ -161,31 +162,46 @@ def test_a_signed_msg_verifies_and_is_in_its_canonical_bytes(
     assert dataclasses.replace(msg).encode() == msg.encode()
 
 
-def _check_the_end_is_that_of_a_walk(data: bytes, pos: int) -> None:
-    end = msg_module.end_at(data, pos)
-    if end is not None:
-        assert end == cbor.skip(data, pos)
+def _check_the_cut_is_that_of_a_walk(data: bytes, pos: int) -> None:
+    """What is read at an offset is the item that a walk cuts there, as the strict reader has it."""
+    found = msg_module.read_at(data, pos)
+    if found is not None:
+        item = data[pos : cbor.skip(data, pos)]
+        assert found.encode() == item
+        assert found == msg_module._decode_by_field(item)
 
 
 @given(msgs, st.binary(max_size=80), st.data())
-def test_the_end_of_a_msg_is_only_told_where_a_walk_finds_it(
+def test_a_msg_is_only_read_at_an_offset_where_a_walk_cuts_it(
     msg: Msg, rest: bytes, data: st.DataObject
 ) -> None:
     encoded = rest + msg.encode() + bytes(60)
-    _check_the_end_is_that_of_a_walk(encoded, len(rest))
+    _check_the_cut_is_that_of_a_walk(encoded, len(rest))
     at = data.draw(st.integers(len(rest), len(encoded)))
     gone, new = data.draw(st.integers(0, 3)), data.draw(st.binary(max_size=3))
-    _check_the_end_is_that_of_a_walk(encoded[:at] + new + encoded[at + gone :], len(rest))
+    _check_the_cut_is_that_of_a_walk(encoded[:at] + new + encoded[at + gone :], len(rest))
 
 
-def test_the_end_agrees_with_a_walk_on_every_value_of_every_structural_byte() -> None:
+def test_the_cut_agrees_with_a_walk_on_every_value_of_every_structural_byte() -> None:
     for base in (Msg.decode(A), Msg.decode(B)):
         letter = dataclasses.replace(base, ciphertext=bytes(512)).encode()
         encoded = letter + bytes(60)
-        assert msg_module.end_at(encoded, 0) == len(letter)
+        assert msg_module.read_at(encoded, 0) == Msg.decode(letter)
         for position in (*range(5), *range(34, 40), *range(68, 74), *range(102, 190)):
             for value in range(256):
                 changed = encoded[:position] + bytes((value,)) + encoded[position + 1 :]
-                _check_the_end_is_that_of_a_walk(changed, 0)
+                _check_the_cut_is_that_of_a_walk(changed, 0)
         for size in range(len(letter)):
-            assert msg_module.end_at(letter[:size], 0) is None
+            assert msg_module.read_at(letter[:size], 0) is None
+
+
+@given(msgs)
+def test_an_entry_of_the_log_has_the_fields_of_the_strict_reader(msg: Msg) -> None:
+    data = msg.encode()
+    entry, strict = Entry.of(data, msg.leaf_hash()), msg_module._decode_by_field(data)
+    for name in ("profile_id", "label", "client_id", "client_seq", "prev_ack", "auth_ref"):
+        assert getattr(entry, name) == getattr(strict, name)
+    assert entry.msg == data
+    assert entry.ciphertext_bytes == len(strict.ciphertext)
+    with pytest.raises(WireError):
+        Entry.of(data + b"\x00", msg.leaf_hash())
