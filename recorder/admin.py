@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 
 from hub.admin import ManifestRowAdmin, shortened
-from hub.models import LabelHead, ManifestRow
+from hub.models import Finding, LabelHead, ManifestRow
 from recorder.acts.authority import ADMIN_READER
 from recorder.admin_acts import ask_act, pretty
 from recorder.admin_state import IngestPage
@@ -72,7 +73,7 @@ class StreamAdmin(RecorderAdmin):
             return ("stream.rotate_key", "lake.seal")
         return (
             "stream.map", "stream.rotate_key", "stream.class", "retention.set", "lake.seal",
-            "stream.migrate", "retention.prune",
+            "stream.migrate.rename", "stream.migrate.split", "retention.prune",
         )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -303,8 +304,11 @@ class AnchorAdmin(RecorderAdmin):
     list_display = ("short_manifest", "backend", "state", "tries", "anchored_at", "created_at")
     list_filter = ("backend",)
     search_fields = ("manifest_id",)
-    fields = ("manifest_id", "backend", "state", "tries", "error", "anchored_at", "created_at")
-    readonly_fields = ("state",)
+    fields = (
+        "manifest_id", "backend", "state", "tries", "error", "anchored_at", "shown_ref",
+        "created_at",
+    )  # fmt: skip
+    readonly_fields = ("state", "shown_ref")
     empty_hint = "veen hub anchor"
 
     @admin.display(description="manifest", ordering="manifest_id")
@@ -314,6 +318,10 @@ class AnchorAdmin(RecorderAdmin):
     @admin.display(description="state")
     def state(self, row: Anchor) -> str:
         return badge("anchored" if row.anchored_at else "failed" if row.error else "waiting")
+
+    @admin.display(description="anchor_ref")
+    def shown_ref(self, row: Anchor) -> str:
+        return format_html("<code>{}</code>", b64encode(bytes(row.anchor_ref or b"")).decode())
 
 
 @admin.register(LakeJob)
@@ -353,6 +361,25 @@ class CheckpointAdmin(RecorderAdmin, ManifestRowAdmin):
     change_list_template = "admin/recorder/change_list.html"
 
 
+class FindingAdmin(RecorderAdmin):
+    """What must not be; acknowledging it is an act like any other."""
+
+    list_display = ("code", "severity", "object", "first_seen", "last_seen", "acknowledged_by")
+    list_filter = ("severity", "code")
+    search_fields = ("code", "object")
+    fields = (
+        "code", "severity", "object", "detail", "first_seen", "last_seen", "acknowledged_by",
+        "reason",
+    )  # fmt: skip
+    empty_hint = "veen recorder audit"
+    change_list_template = "admin/recorder/change_list.html"
+    change_form_template = "admin/recorder/change_form.html"
+
+    def object_verbs(self, row: Finding) -> Sequence[str]:
+        return () if row.acknowledged_by else ("finding.acknowledge",)
+
+
 admin.site.unregister(ManifestRow)
 admin.site.register(ManifestRow, CheckpointAdmin)
+admin.site.register(Finding, FindingAdmin)
 IngestPage.add_to(admin.site)

@@ -11,8 +11,13 @@ from django import forms
 
 from hub.canonical_json import Value
 from recorder.acts.authority import ADMIN_READER
-from recorder.models import ApiToken, Producer, Reader, Stream
-from recorder.streams import EVENT_BYTES_LIMIT, EVENT_BYTES_MAX_DEFAULT, Sensitivity
+from recorder.models import ApiToken, EventType, Producer, Reader, Stream
+from recorder.streams import (
+    EVENT_BYTES_LIMIT,
+    EVENT_BYTES_MAX_DEFAULT,
+    Sensitivity,
+    is_reserved,
+)
 
 REASON_CHARACTERS_MIN: Final = 3
 REASON_CHARACTERS_MAX: Final = 1000
@@ -46,6 +51,7 @@ class ActForm(forms.Form):
     """The fields of one verb; `on` is the object that the act is about."""
 
     on_field: str | None = None  # the argument that names it
+    has_more_fields = False  # fields that depend on the object
 
     def __init__(self, *args: Any, on: str = "", **kwargs: Any) -> None:  # noqa: ANN401
         self.on = on
@@ -75,6 +81,14 @@ class OnStream(ActForm):
 
 class OnName(ActForm):
     on_field = "name"
+
+
+class OnFinding(ActForm):
+    on_field = "finding_id"
+
+    def args(self) -> dict[str, Value]:
+        """By its number; what is none becomes one that no finding has."""
+        return {"finding_id": int(self.on) if self.on.isdecimal() else 0}
 
 
 class OnToken(ActForm):
@@ -125,6 +139,40 @@ class Rename(ActForm):
     def args(self) -> dict[str, Value]:
         """A migration of the kind rename."""
         return {"kind": "rename", **super().args()}
+
+
+class Split(ActForm):
+    """One field for each event type of the stream: where it goes from now on."""
+
+    on_field = "from"
+    has_more_fields = True
+
+    def __init__(self, *args: Any, on: str = "", **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, on=on, **kwargs)
+        targets = [(name, name) for name, _ in _streams() if name != on and not is_reserved(name)]
+        mapped = EventType.objects.filter(stream=on).order_by("event_type")
+        for event_type in mapped.values_list("event_type", flat=True):
+            self.fields[f"move-{event_type}"] = forms.ChoiceField(
+                required=False, choices=[("", "stays here"), *targets], label=event_type
+            )
+
+    def clean(self) -> dict[str, Any]:
+        """At least one goes elsewhere."""
+        if not self.fields:
+            raise forms.ValidationError("The stream has no event types to move.")
+        if not self.errors and not any(self.cleaned_data.values()):
+            raise forms.ValidationError("Every event type stays here: choose where one goes.")
+        return self.cleaned_data
+
+    def args(self) -> dict[str, Value]:
+        """A migration of the kind split."""
+        moves: dict[str, Value] = {}
+        for name, target in sorted(self.cleaned_data.items()):
+            if target:
+                types = moves.setdefault(target, [])
+                assert isinstance(types, list)
+                types.append(name.removeprefix("move-"))
+        return {"kind": "split", "from": self.on, "moves": moves}
 
 
 class ChangeClass(OnStream):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from hub.models import Finding
 from recorder import admin_forms as forms
 from recorder.admin_forms import ActForm
 from recorder.models import ApiToken
@@ -19,11 +20,17 @@ class AdminVerb:
     says: str  # what will happen, said before it does
     form: type[ActForm] = forms.NothingMore
     is_destructive: bool = False
+    kind: str = ""  # tells two pages of one verb apart
+
+    @property
+    def page(self) -> str:
+        """The name of its page."""
+        return f"{self.verb}.{self.kind}" if self.kind else self.verb
 
     @property
     def has_fields(self) -> bool:
         """Whether anything is asked before the confirmation."""
-        return bool(self.form.base_fields)
+        return bool(self.form.base_fields) or self.form.has_more_fields
 
 
 _ALL: Final = (
@@ -46,6 +53,16 @@ _ALL: Final = (
         "for ever, under the old one.",
         form=forms.Rename,
         is_destructive=True,
+        kind="rename",
+    ),
+    AdminVerb(
+        verb="stream.migrate",
+        button="Split",
+        says="The event types that are given another stream go there from now on; what was "
+        "recorded stays here, for ever.",
+        form=forms.Split,
+        is_destructive=True,
+        kind="split",
     ),
     AdminVerb(
         verb="stream.class",
@@ -134,16 +151,26 @@ _ALL: Final = (
         is_destructive=True,
     ),
     AdminVerb(
+        verb="finding.acknowledge",
+        button="Acknowledge",
+        says="You say that you know of it and why it may rest. The finding stays; if it is still "
+        "there, it still counts.",
+        form=forms.OnFinding,
+    ),
+    AdminVerb(
         verb="checkpoint.now",
         button="Checkpoint now",
         says="The hub signs a manifest of every stream as it stands now.",
     ),
 )
-ADMIN_VERBS: Final = {one.verb: one for one in _ALL}
+ADMIN_VERBS: Final = {one.page: one for one in _ALL}
 
 
 def name_of(verb: AdminVerb, on: str) -> str:
     """How people call what an act is about; they type it before it is destroyed."""
+    if verb.form is forms.OnFinding:
+        named = Finding.objects.filter(pk=int(on)).first() if on.isdecimal() else None
+        return on if named is None else str(named)
     if verb.form is not forms.OnToken:
         return on
     found = ApiToken.objects.filter(pk=on).values_list("name", flat=True).first()

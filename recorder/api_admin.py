@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from hub.canonical_json import Value
 from hub.errors import ErrorCode, VeenError
+from hub.models import Finding
 from recorder import api_docs, queries, services
 from recorder.api_view import ApiView, b64, check_parameters
 from recorder.auth import ADMINS, caller_of
@@ -164,6 +165,18 @@ class Readers(ApiView):
         return listed(request, "readers", queries.readers(), _reader)
 
 
+class Findings(ApiView):
+    """What must not be, and who has taken it over."""
+
+    roles = ADMINS
+    operations = {"GET": api_docs.FINDINGS}  # noqa: RUF012 - a ClassVar of the base
+
+    def get(self, request: Request) -> Response:
+        """The newest first."""
+        rows = Finding.objects.annotate(created_at=F("first_seen"))
+        return listed(request, "findings", rows, _finding, is_newest_first=True)
+
+
 def finished(act: Act) -> dict[str, Any]:
     """The result of an act that must be done by now, or why it is not."""
     if act.state == Act.State.DONE:
@@ -309,6 +322,20 @@ def _token(row: ApiToken) -> dict[str, object]:
         "created_at": queries.shown_time(row.created_at),
         "revoked_at": queries.shown_time(row.revoked_at),
         "last_used_at": queries.shown_time(row.last_used_at),
+    }
+
+
+def _finding(row: Finding) -> dict[str, object]:
+    return {
+        "finding_id": row.pk,
+        "code": row.code,
+        "severity": row.severity,
+        "object": row.object,
+        "detail": row.detail,
+        "first_seen": queries.shown_time(row.first_seen),
+        "last_seen": queries.shown_time(row.last_seen),
+        "acknowledged_by": row.acknowledged_by or None,
+        "reason": row.reason or None,
     }
 
 

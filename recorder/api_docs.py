@@ -321,6 +321,16 @@ READERS: Final = _list(
         "created_at": _TIME, "revoked_at": None,
     },
 )  # fmt: skip
+FINDINGS: Final = _list(
+    "findings",
+    "Findings",
+    "What must not be, the newest first; an act acknowledges it",
+    {
+        "finding_id": 3, "code": "key_out_of_scope", "severity": "warning",
+        "object": "shop on record/app/bills", "detail": "the hub refused them",
+        "first_seen": _TIME, "last_seen": _TIME, "acknowledged_by": None, "reason": None,
+    },
+)  # fmt: skip
 _JOB_SHOWN: Final[dict[str, object]] = {
     "job_id": _ACT, "kind": "audit", "args": {"streams": [_STREAM]}, "state": "running",
     "progress": {"done": 4000, "total": 10000}, "result": {}, "error": None, "created_at": _TIME,

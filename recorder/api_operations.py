@@ -15,7 +15,7 @@ from recorder.codes import CODES, CodeInfo, RecordCode
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
-RETRIED: Final = frozenset({429, 503})
+RETRIED: Final = frozenset({425, 429, 503})
 Schema = Mapping[str, Any]
 
 SENTENCES: Final[Mapping[str, str]] = {
@@ -51,7 +51,9 @@ class Answer:
     description: str
     schema: Schema
     example: object
-    content_type: str = JSON
+    content_type: str = JSON  # empty for an answer without a body
+    other_types: Mapping[str, object] = field(default_factory=dict)  # binary, with an example each
+    headers: Mapping[str, str] = field(default_factory=dict)  # with a sentence each
 
     def render(self) -> dict[str, Any]:
         """A response object."""
@@ -60,16 +62,22 @@ class Answer:
             content["examples"] = {"answer": {"value": self.example}}
         else:
             content["example"] = self.example
+        bodies = {self.content_type: content} if self.content_type else {}
+        for name, example in self.other_types.items():
+            bodies[name] = {"schema": {"type": "string", "format": "binary"}, "example": example}
+        headers: dict[str, Any] = {"Veen-Request-Id": {"schema": {"type": "string"}}}
+        for name, sentence in self.headers.items():
+            headers[name] = {"schema": {"type": "string"}, "description": sentence}
         return {
             "description": self.description,
-            "content": {self.content_type: content},
-            "headers": {"Veen-Request-Id": {"schema": {"type": "string"}}},
+            **({"content": bodies} if bodies else {}),
+            "headers": headers,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One query or path parameter."""
+    """One parameter of the query, the path or the head."""
 
     name: str
     description: str

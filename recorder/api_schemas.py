@@ -181,6 +181,15 @@ SCHEMAS: Final[dict[str, Any]] = {
         ),
         next=TEXT_OR_NULL,
     ),
+    "Findings": shape(
+        findings=many(
+            shape(
+                finding_id=SEQ, code=TEXT, severity=TEXT, object=TEXT, detail=TEXT,
+                first_seen=TIME, last_seen=TIME, acknowledged_by=TEXT_OR_NULL, reason=TEXT_OR_NULL,
+            )
+        ),
+        next=TEXT_OR_NULL,
+    ),
     "Readers": shape(
         readers=many(
             shape(

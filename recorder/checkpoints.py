@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 PUBLISHED: Final = "checkpoint.published"
 LATE: Final = "checkpoint_late"
 GRACE_S: Final = 60
+_KEY: Final = "manifest/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,12 @@ class Schedule:
 
 def event_key(manifest_id: ManifestId) -> str:
     """The key under which a manifest is recorded."""
-    return f"manifest/{manifest_id.hex()}"
+    return f"{_KEY}{manifest_id.hex()}"
+
+
+def manifest_of(key: str) -> ManifestId:
+    """The manifest that is recorded under a key."""
+    return ManifestId(bytes.fromhex(key.removeprefix(_KEY)))
 
 
 def publish(authority: Authority, schedule: Schedule) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, NewType, Self
+from typing import Final, NewType, Self, TypeGuard
 
 from hub import canonical_json
 from hub.canonical_json import Flaw, JsonError, pointer
@@ -180,9 +180,14 @@ def _text_after(data: bytes, pos: int, key: bytes) -> tuple[str, int]:
     return data[start:end].decode(), end
 
 
+_TSTR_HEADS: Final = tuple(cbor.head(cbor.TSTR, length) for length in range(1 << 8))
+
+
 def _tstr(text: str) -> bytes:
     encoded = text.encode()
-    return cbor.head(cbor.TSTR, len(encoded)) + encoded
+    length = len(encoded)
+    head = _TSTR_HEADS[length] if length < len(_TSTR_HEADS) else cbor.head(cbor.TSTR, length)
+    return head + encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +213,9 @@ def read_incoming(found: object, *, now_ms: int, default_origin: str, prefix: st
     `found` comes from `canonical_json.parse` or `parse_marked`, or from a program; `prefix` is the
     pointer of the event in the request (`/events/7`). null for an optional field is absence.
     """
+    plain = _read_plain(found, now_ms, default_origin)
+    if plain is not None:
+        return plain
     door = _Door(found, prefix)
     event = RecorderEvent(
         subject_id=door.short_text("subject_id", ""),
@@ -221,6 +229,46 @@ def read_incoming(found: object, *, now_ms: int, default_origin: str, prefix: st
     )
     door.close()
     return incoming
+
+
+def _read_plain(found: object, now_ms: int, default_origin: str) -> Incoming | None:
+    """The common event at half the cost; None when in doubt.
+
+    It may only accept what `_Door` accepts, with equal fields.
+    """
+    if type(found) is not dict or not _KNOWN.issuperset(found):
+        return None
+    read = found.get
+    event_type, subject_id, origin = read("event_type"), read("subject_id"), read("origin")
+    if origin is None:
+        origin = default_origin
+    elif not _is_plain(origin):
+        return None
+    if (
+        type(event_type) is not str
+        or not _EVENT_TYPE.fullmatch(event_type)
+        or not _is_plain(subject_id)
+        or read("event_time") is not None
+        or read("stream") is not None
+        or read("idempotency_key") is not None
+    ):
+        return None
+    try:
+        payload = canonical_json.encode_text(read("payload"))
+    except JsonError:
+        return None
+    event = RecorderEvent(
+        subject_id=subject_id,
+        event_type=event_type,
+        event_time=UnixMillis(now_ms),
+        origin=origin,
+        payload=payload,
+    )
+    return Incoming(event=event, stream=None, idempotency_key=None)
+
+
+def _is_plain(text: object) -> TypeGuard[str]:
+    return type(text) is str and len(text) <= TEXT_BYTES_MAX and text.isascii() and "\0" not in text
 
 
 def content_of(found: object) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from typing import Final
+from typing import Final, Self
 
 from hub.canonical_json import Value
 from hub.errors import WireError
@@ -29,6 +29,11 @@ class Fields:
             raise WireError(f"{where}/{missing[0]}: required")
         self._found = found
         self._where = where
+
+    @classmethod
+    def among(cls, found: Value, where: str = "") -> Self:
+        """An object of which some fields are read, whatever else it says."""
+        return cls(found, where, frozenset(), frozenset(found if isinstance(found, dict) else ()))
 
     def value(self, key: str) -> Value:
         """Any value; None where there is none."""
@@ -69,6 +74,22 @@ class Fields:
         if not isinstance(value, list):
             raise WireError(f"{self._where}/{key}: expected a list")
         return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = enumerate(self.items(key))
+        return tuple(text_of(one, f"{self._where}/{key}/{number}") for number, one in found)
+
+    def flag(self, key: str) -> bool:
+        """True or false."""
+        value = self._found.get(key)
+        if not isinstance(value, bool):
+            raise WireError(f"{self._where}/{key}: expected true or false")
+        return value
+
+    def inner(self, key: str) -> Fields:
+        """An object in this one, read as `among` does."""
+        return Fields.among(self._found.get(key), f"{self._where}/{key}")
 
 
 def text_of(found: Value, where: str) -> str:

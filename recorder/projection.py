@@ -130,7 +130,19 @@ def project_fields(
     limits: Limits = DEFAULT,
 ) -> Fields:
     """What `project` finds, as a tuple: ingest makes columns of millions of them."""
-    msg, receipt = Msg.decode(msg_bytes), Receipt.decode(receipt_bytes)
+    return fields_of(
+        Msg.decode(msg_bytes), Receipt.decode(receipt_bytes), secrets, profiles, limits
+    )
+
+
+def fields_of(
+    msg: Msg,
+    receipt: Receipt,
+    secrets: Sequence[ReaderSecret],
+    profiles: Mapping[ProfileId, Profile] = PROFILES,
+    limits: Limits = DEFAULT,
+) -> Fields:
+    """The same for whoever has decoded the two already."""
     msg.check_ct_hash()
     leaf_hash = msg.leaf_hash()
     if receipt.leaf_hash != leaf_hash or receipt.label != msg.label:

@@ -70,6 +70,11 @@ def label_of(stream: Stream) -> Label:
     return Label(bytes.fromhex(stream.label))
 
 
+def names_by_label() -> dict[str, str]:
+    """What each label stands for, as far as the recorder gave it out."""
+    return dict(Stream.objects.values_list("label", "name"))
+
+
 def stream_states(streams: QuerySet[Stream], hub: HubReads) -> list[StreamState]:
     """Two queries and one round trip for the heads, however many streams there are."""
     rows = list(streams.prefetch_related("event_types").order_by("name"))

@@ -38,7 +38,7 @@ from recorder.models import Stream
 from recorder.queries import label_of
 from recorder.replay_params import ReplayRange
 
-LAKE_TIMEOUT_S: Final = 20.0
+LAKE_TIMEOUT_S: Final = 45.0  # a cold start of Spark on a slow machine; clients wait for 60
 PIECE_BYTES: Final = 65_536
 _COLUMNS: Final = (
     "hub_commit_seq", "hub_commit_time", "subject_id", "principal_id", "event_type", "event_time",

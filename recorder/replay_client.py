@@ -330,7 +330,7 @@ def _check_reach(one: Covered, asked: ReplayRange, judge: Judge) -> None:
 
 
 def _check_chunk(judge: Judge, chunk: Sequence[bytes]) -> list[Checked]:
-    return [judge.check(line) for line in _decode(chunk)]
+    return judge.check_all(list(_decode(chunk)))
 
 
 def _in_order(checked: Iterable[Checked], walk: Walk) -> Iterator[ReplayedEvent]:

@@ -290,6 +290,8 @@ class Recorder:
                 sdk_readerkeys.refresh(self.standing, token_file)
             except VeenError as refusal:
                 logger.warning("reader_keys.not_refreshed code=%s", refusal.code)
+            except OSError:  # A full disk: they are asked for again, and remembered then.
+                logger.warning("reader_keys.not_refreshed code=%s", ErrorCode.STORE)
             if self._stop.wait(_ASK_EVERY_S):
                 return
 

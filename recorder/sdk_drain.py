@@ -38,12 +38,32 @@ STATE: Final = "hub"  # the folder of the hub client's state
 KEPT_S: Final = 7 * 86_400  # how long an idempotency key is remembered
 _ANSWER_KEPT_S: Final = 3600  # how long a receipt waits for whoever asked for it
 _TAKE_MAX: Final = 128
+# What a service records faster than any hub takes it has to wait in the spool anyway. Draining
+# meanwhile would only make the service wait for the interpreter lock, so it goes first.
+_BURST_PER_S: Final = 5_000
+_BURST_MIN: Final = 64  # few entries at once are none
+_BURST_TAKE_MAX: Final = 16
+_BURST_REST_S: Final = 0.02
 _LOOK_EVERY_S: Final = 0.05  # for entries of other processes
 _TAKE_OVER_EVERY_S: Final = 0.2
 _TIDY_EVERY_S: Final = 600.0
 _HEADER: Final = PayloadHeader(schema=SCHEMA)
 
 OnAnswer = Callable[[Place, Outcome], None]
+
+
+class _Pace:
+    """How fast this process records."""
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._count = 0
+
+    def is_burst(self, count: int, now: float) -> bool:
+        """Whether more came since the last call than a hub takes in that time."""
+        is_burst = count - self._count > max(_BURST_MIN, _BURST_PER_S * (now - self._at))
+        self._count, self._at = count, now
+        return is_burst
 
 
 class Drainer:
@@ -64,11 +84,13 @@ class Drainer:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._tidied_at = 0.0
+        self._appended = 0  # entries of this process; threads that meet may lose a count
         self._thread = threading.Thread(target=self._run, name="veen-drain", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Something was appended in this process."""
+        self._appended += 1
         if not self._wake.is_set():
             self._wake.set()
 
@@ -122,6 +144,10 @@ class Drainer:
                     self._set_trouble(held)
                 self._stop.wait(_TAKE_OVER_EVERY_S)
                 continue
+            except OSError as refusal:  # A full disk or a missing folder; it may be well again.
+                self._set_trouble(refusal)
+                self._stop.wait(1.0)
+                continue
             try:
                 self._drain()
             except (VeenError, OSError) as trouble:
@@ -162,17 +188,28 @@ class Drainer:
         marks = self._marks = lane.producer.marks()
         for gone in marks.keys() - set(spool_files.names(self._folder)):
             lane.producer.drop_mark(gone)
+        pace = _Pace(time.monotonic())
         while not self._stop.is_set():
             self._wake.clear()
             took = False
+            is_burst = pace.is_burst(self._appended, time.monotonic())
+            take_max = _BURST_TAKE_MAX if is_burst else _TAKE_MAX
             for names in spool_files.by_writer(self._folder).values():
-                if lane.wait_for_room(_LOOK_EVERY_S):
+                if self._may_take(lane):
                     # A writer's next file is begun only when all before it is taken.
-                    took |= any(self._take(lane, name, marks) for name in names)
+                    took |= any(self._take(lane, name, marks, take_max) for name in names)
+            if is_burst:
+                self._stop.wait(_BURST_REST_S)
             if time.monotonic() - self._tidied_at > _TIDY_EVERY_S:
                 self._tidy(lane)
             if not took:
                 self._wake.wait(_LOOK_EVERY_S)
+
+    def _may_take(self, lane: Lane) -> bool:
+        """Whether the outbox takes more; on a full disk what it holds is sent and removed first."""
+        if not lane.wait_for_room(_LOOK_EVERY_S):
+            return False
+        return lane.pending_ids() is None or spool_files.has_room_to_take(self._folder)
 
     def _tidy(self, lane: Lane) -> None:
         self._tidied_at = time.monotonic()
@@ -180,13 +217,13 @@ class Drainer:
         lane.producer.forget_keys(now - KEPT_S)
         lane.producer.forget_keys(now - _ANSWER_KEPT_S, "s/")
 
-    def _take(self, lane: Lane, name: str, marks: dict[str, int]) -> bool:
+    def _take(self, lane: Lane, name: str, marks: dict[str, int], take_max: int) -> bool:
         """Take a few entries of one file over; whether there were any."""
         path = self._folder / name
         start = marks.get(name, spool_files.FIRST)
         # Asked first: what is written between the two steps is seen by the reading.
         is_let_go = spool_files.is_let_go(path)
-        piece = spool_files.read_piece(path, start, items_max=_TAKE_MAX)
+        piece = spool_files.read_piece(path, start, items_max=take_max)
         if piece.entries:
             fit = [((name, end), one) for end, one in piece.entries if self._is_fit(one)]
             lane.place(

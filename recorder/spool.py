@@ -16,7 +16,7 @@ from hub.errors import StoreError
 from hub.storage import frames
 from hub.storage.disk import Disk
 from recorder import spool_files
-from recorder.spool_files import SpoolEntry, SpoolFullError
+from recorder.spool_files import NoRoomError, SpoolEntry, SpoolFullError
 
 BYTES_MAX: Final = 1 << 30
 FILE_BYTES_MAX: Final = 4 << 20
@@ -66,7 +66,10 @@ class SpoolWriter:
         free = self._bytes_max - spool_files.total_bytes(self.folder)
         if needed > free:
             raise SpoolFullError(self._bytes_max)
-        self._allowance = max(needed, min(free, _LOOK_EVERY_BYTES))
+        room = spool_files.room_on_disk(self.folder)
+        if needed > room:
+            raise NoRoomError
+        self._allowance = max(needed, min(free, room, _LOOK_EVERY_BYTES))
 
     def _open_file(self) -> int:
         if self._fd is not None:

@@ -28,6 +28,7 @@ from hub.wire import cbor
 SUFFIX: Final = ".spool"
 FIRST: Final = len(frames.MAGIC)  # where the first frame stands
 _NAME: Final = re.compile(r"([0-9a-f]{16}-[0-9]+-[0-9a-f]{8})-[0-9]{8}\.spool")
+RESERVE_BYTES: Final = 32 << 20  # of the disk, kept free for the outbox
 _READ_BYTES: Final = 1 << 18
 _WANTS_RECEIPT: Final = 1
 
@@ -56,6 +57,30 @@ class SpoolEntry:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Parse what `encode` made."""
+        return cls._decode_by_position(data) or cls._decode_by_field(data)
+
+    @classmethod
+    def _decode_by_position(cls, data: bytes) -> Self | None:
+        """An entry without key at a third of the cost; None when in doubt.
+
+        It may only accept what `_decode_by_field` accepts, with equal fields.
+        """
+        try:
+            if data[0] != 0x83 or data[1] > _WANTS_RECEIPT:
+                return None
+            found = _string_at(data, 2, cbor.TSTR << 5)
+            body = None if found is None else _string_at(data, found[1], cbor.BSTR << 5)
+            if found is None or body is None or body[1] != len(data):
+                return None
+            stream = data[found[0] : found[1]].decode()
+        except (IndexError, UnicodeDecodeError):
+            return None
+        wants_receipt = data[1] == _WANTS_RECEIPT
+        return cls(stream=stream, body=data[body[0] :], wants_receipt=wants_receipt)
+
+    @classmethod
+    def _decode_by_field(cls, data: bytes) -> Self:
+        """The rule: read each item strictly; every refusal names its byte."""
         reader = cbor.Reader(data)
         items = reader.array_length(minimum=3, maximum=5)
         flags, stream, body = reader.uint(maximum=1), reader.tstr(), reader.bstr()
@@ -68,6 +93,18 @@ class SpoolEntry:
             content=content,
             wants_receipt=flags == _WANTS_RECEIPT,
         )
+
+
+def _string_at(data: bytes, pos: int, kind: int) -> tuple[int, int] | None:
+    """Start and end of the string at `pos`, minimally headed and of up to 65535 bytes."""
+    length = data[pos] - kind
+    if 0 <= length < 24:
+        return pos + 1, pos + 1 + length
+    if length == 24 and data[pos + 1] >= 24:
+        return pos + 2, pos + 2 + data[pos + 1]
+    if length == 25 and data[pos + 1]:
+        return pos + 3, pos + 3 + (data[pos + 1] << 8 | data[pos + 2])
+    return None
 
 
 def new_writer() -> str:
@@ -150,11 +187,11 @@ def read_piece(path: Path, start: int, *, items_max: int) -> Piece:
     offset = 0
     while len(entries) < items_max:
         try:
-            found = frames.read_frame(data, offset, path.name)
-            entry = SpoolEntry.decode(found.payload)
+            payload = frames.read_payload(data, offset, frames.RECORD, path.name)
+            entry = SpoolEntry.decode(payload)
         except (frames.Damage, WireError):
             break
-        offset = found.end
+        offset += frames.HEAD_BYTES + len(payload)
         entries.append((start + offset, entry))
     return Piece(entries=tuple(entries), end=start + offset, has_more=start + offset < size)
 
@@ -181,6 +218,39 @@ def create(path: Path, disk: Disk) -> int:
         disk.unlink(hidden)
         raise
     return fd
+
+
+def room_on_disk(folder: Path) -> int:
+    """How much may be written before the disk has only the reserve left.
+
+    What waits can be sent only while the outbox beside it can still grow: a spool that took the
+    last byte would stay full for ever. Who else fills the disk is not held back by this.
+    """
+    free, reserve = _free_and_reserve(folder)
+    return free - reserve
+
+
+def has_room_to_take(folder: Path) -> bool:
+    """Whether the outbox may grow: settling what it holds needs some of the reserve, too."""
+    free, reserve = _free_and_reserve(folder)
+    return free > reserve // 2
+
+
+def _free_and_reserve(folder: Path) -> tuple[int, int]:
+    found = os.statvfs(folder)
+    reserve = min(RESERVE_BYTES, found.f_blocks * found.f_frsize // 4)
+    return found.f_bavail * found.f_frsize, reserve
+
+
+class NoRoomError(StoreError):
+    """The disk has hardly more than what is kept free for sending."""
+
+    def __init__(self) -> None:
+        detail = (
+            "the disk of the spool is full but for what sending needs (No space left on device); "
+            "the event was not recorded"
+        )
+        super().__init__(detail, ErrorCode.STORE)
 
 
 class SpoolFullError(StoreError):

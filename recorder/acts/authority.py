@@ -14,6 +14,7 @@ from hub.crypto.hpke import DhSecret
 from hub.crypto.signing import SigningKey
 from hub.label import derive, stream_id
 from hub.types import HubId, Label, PublicKey, UnixSeconds
+from recorder.acts.key_files import KeptKey
 from recorder.scribe import Scribe
 
 ADMIN_READER: Final = "recorder-admin"  # the Reader to whom every stream secret is wrapped
@@ -40,6 +41,7 @@ class KeyFiles:
     gateway_config: Path
     gateway_state: Path  # where the gateway keeps its outboxes
     readers_keys: Path
+    stream_keys: Path  # a folder: every stream secret, wrapped to the recorder admin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class Authority:
     files: KeyFiles
     facts: Facts
     now: Callable[[], datetime]
+    # While rows are made again from the log: the key that an act made then, instead of a new one.
+    made_then: Callable[[str, int], KeptKey] | None = None
 
     def seconds(self) -> UnixSeconds:
         """Now, as wire objects carry it."""

@@ -46,6 +46,13 @@ def revoke(producer: Producer, reason: str, authority: Authority) -> None:
     producer.save(update_fields=["revoked_at"])
 
 
+def mark_revoked(producer: Producer, authority: Authority) -> None:
+    """Note on a row made again what the hub says; a key that it still takes stays to be revoked."""
+    if _is_revoked(CapToken.decode(bytes(producer.cap_token)), authority):
+        producer.revoked_at = authority.now()
+        producer.save(update_fields=["revoked_at"])
+
+
 def _is_revoked(token: CapToken, authority: Authority) -> bool:
     try:
         authority.client.authorize(token)

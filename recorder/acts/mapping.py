@@ -20,6 +20,7 @@ from recorder.acts.streams import (
 )
 from recorder.acts.verb import Result, Verb
 from recorder.event import check_event_type
+from recorder.json_fields import Fields
 from recorder.models import Act, EventType, Stream
 from recorder.streams import Migration, MigrationKind
 
@@ -69,6 +70,11 @@ class MapTypes(Verb[MapArgs]):
     def payload(self, args: MapArgs, act: Act) -> Result:
         del args
         return {name: act.result[name] for name in ("stream", "event_types")}
+
+    def recorded(self, event_type: str, found: Result) -> MapArgs:
+        del event_type
+        told = Fields.among(found)
+        return MapArgs(stream=told.text("stream"), event_types=told.texts("event_types"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +169,13 @@ class Migrate(Verb[MigrateArgs]):
     def event(self, args: MigrateArgs, act: Act) -> tuple[str, Result]:
         """Exactly a Migration, which readers of the log parse as such."""
         return args.kind, self.payload(args, act)
+
+    def recorded(self, event_type: str, found: Result) -> MigrateArgs:
+        migration = Migration.from_payload(event_type, found)
+        moves = tuple(migration.moves.items())
+        if migration.kind is MigrationKind.RENAMED:
+            moves = ((moves[0][0], ()),)
+        return MigrateArgs(kind=migration.kind, source=migration.source, moves=moves)
 
 
 def _read_moves(given: Arguments) -> list[tuple[str, tuple[str, ...]]]:

@@ -16,11 +16,19 @@ from recorder import roles
 from recorder.acts.arguments import Arguments
 from recorder.acts.authority import Authority
 from recorder.acts.bindings import all_bindings
-from recorder.acts.capabilities import BECAUSE_MAX, authorize, check_drained, issue, revoke
+from recorder.acts.capabilities import (
+    BECAUSE_MAX,
+    authorize,
+    check_drained,
+    issue,
+    mark_revoked,
+    revoke,
+)
 from recorder.acts.publishing import described, keep_seed, publish_gateway
 from recorder.acts.streams import check_own_name, find_stream
 from recorder.acts.verb import Result, Verb
 from recorder.codes import RecordCode, RecordError
+from recorder.json_fields import Fields
 from recorder.models import Act, ApiToken, Producer, Stream
 
 RATE_MAX: Final = 1_000_000
@@ -164,6 +172,21 @@ class AddProducer(Verb[AddArgs]):
             "rate": rate,
         }
 
+    def recorded(self, event_type: str, found: Result) -> AddArgs:
+        del event_type
+        told = Fields.among(found)
+        rate = None
+        if told.value("rate") is not None:
+            bucket = told.inner("rate")
+            rate = Rate(per_sec=bucket.uint("per_s"), burst=bucket.uint("burst"))
+        return AddArgs(
+            name=told.text("producer"),
+            streams=told.texts("streams"),
+            held=Producer.Held(told.text("held")),
+            principal=told.hex32("principal"),
+            rate=rate,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotateArgs:
@@ -225,6 +248,19 @@ class RotateProducer(Verb[RotateArgs]):
             "streams": [one["name"] for one in act.result["streams"]],
             "old_kept": args.keep_old,
         }
+
+    def recorded(self, event_type: str, found: Result) -> RotateArgs:
+        del event_type
+        told = Fields.among(found)
+        return RotateArgs(
+            name=told.text("producer"),
+            principal=told.hex32("new_principal"),
+            keep_old=told.flag("old_kept"),
+        )
+
+    def mark_revoked(self, args: RotateArgs, act: Act, authority: Authority) -> None:
+        if not args.keep_old:
+            mark_revoked(Producer.objects.get(principal=act.result["old_principal"]), authority)
 
     def finish(self, args: RotateArgs, act: Act, authority: Authority) -> None:
         if args.keep_old:
@@ -300,3 +336,11 @@ class RevokeProducer(Verb[RevokeArgs]):
     def payload(self, args: RevokeArgs, act: Act) -> Result:
         del args
         return dict(act.result)
+
+    def recorded(self, event_type: str, found: Result) -> RevokeArgs:
+        del event_type
+        return RevokeArgs(name=None, principal=Fields.among(found).hex32("principal"))
+
+    def mark_revoked(self, args: RevokeArgs, act: Act, authority: Authority) -> None:
+        del args
+        mark_revoked(Producer.objects.get(principal=act.result["principal"]), authority)

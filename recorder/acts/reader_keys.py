@@ -1,19 +1,22 @@
 """A stream's key pairs: made, signed by the recorder admin, wrapped to readers [wire: readers].
 
-The wrapped secret for the recorder admin is the one durable copy; every other form is derived from
-it, so a stop between any two lines loses no key that an event could have been sealed to.
+The secret wrapped to the recorder admin is a file before it is a row, and every other form is
+derived from it: neither a stop between any two lines nor a lost database loses a key that an event
+could have been sealed to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hub.crypto.hpke import DhSecret
 from hub.errors import ErrorCode, VeenError
 from hub.label import stream_id
 from hub.types import DhKey
 from hub.wire.readerkey import ReaderKeyRecord, WrappedReaderSecret
+from recorder.acts import key_files
 from recorder.acts.authority import ADMIN_READER, Authority
+from recorder.acts.key_files import KeptKey
 from recorder.models import Reader, ReaderGrant, ReaderKey, Stream
 
 
@@ -32,24 +35,53 @@ def admin_reader(authority: Authority) -> Reader:
 def add_key(stream: Stream, readers: Iterable[Reader], authority: Authority) -> ReaderKeyRecord:
     """A new key pair under the next key_id, for the recorder admin and these readers."""
     newest = stream.reader_keys.order_by("-key_id").first()
-    secret = DhSecret.generate()
-    record = ReaderKeyRecord.sign(
-        authority.recorder_admin,
-        stream_id=stream_id(stream.name),
-        key_id=newest.key_id + 1 if newest else 1,
-        reader_pk=secret.public,
-        ts=authority.seconds(),
-    )
+    key_id = newest.key_id + 1 if newest else 1
+    key = (authority.made_then or _maker(authority))(stream.name, key_id)
     ReaderKey.objects.create(
-        stream=stream,
-        key_id=record.key_id,
-        record=record.encode(),
-        created_at=authority.now(),
+        stream=stream, key_id=key_id, record=key.record.encode(), created_at=authority.now()
     )
-    everyone = {reader.name: reader for reader in (*readers, admin_reader(authority))}
-    for reader in everyone.values():
-        _wrap(reader, stream, record.key_id, secret.secret)
-    return record
+    admin = admin_reader(authority)
+    _grant(admin, stream, key.wrapped)
+    secret = key.wrapped.unwrap(authority.admin_dh.secret)
+    for reader in {one.name: one for one in readers if one.name != admin.name}.values():
+        _wrap(reader, stream, key_id, secret)
+    return key.record
+
+
+def _maker(authority: Authority) -> Callable[[str, int], KeptKey]:
+    def make(stream: str, key_id: int) -> KeptKey:
+        secret = DhSecret.generate()
+        record = ReaderKeyRecord.sign(
+            authority.recorder_admin,
+            stream_id=stream_id(stream),
+            key_id=key_id,
+            reader_pk=secret.public,
+            ts=authority.seconds(),
+        )
+        wrapped = WrappedReaderSecret.wrap(
+            secret.secret,
+            stream_id=record.stream_id,
+            key_id=key_id,
+            reader_dh=authority.admin_dh.public,
+        )
+        key = KeptKey(stream=stream, record=record, wrapped=wrapped)
+        key_files.keep(authority.files.stream_keys, key)
+        return key
+
+    return make
+
+
+def keep_files(authority: Authority) -> None:
+    """Have a file for every key there is; one that is missing is written from its rows."""
+    grants = ReaderGrant.objects.filter(reader__name=ADMIN_READER)
+    wrapped = {(one.stream_id, one.key_id): bytes(one.wrapped) for one in grants}
+    for row in ReaderKey.objects.all():
+        key = KeptKey(
+            stream=row.stream_id,
+            record=ReaderKeyRecord.decode(bytes(row.record)),
+            wrapped=WrappedReaderSecret.decode(wrapped[row.stream_id, row.key_id]),
+        )
+        key_files.keep(authority.files.stream_keys, key)
 
 
 def readers_of(stream: Stream) -> list[Reader]:
@@ -95,6 +127,10 @@ def _wrap(reader: Reader, stream: Stream, key_id: int, secret: bytes) -> None:
         key_id=key_id,
         reader_dh=DhKey(bytes.fromhex(reader.dh_pk)),
     )
+    _grant(reader, stream, wrapped)
+
+
+def _grant(reader: Reader, stream: Stream, wrapped: WrappedReaderSecret) -> None:
     ReaderGrant.objects.create(
-        reader=reader, stream=stream, key_id=key_id, wrapped=wrapped.encode()
+        reader=reader, stream=stream, key_id=wrapped.key_id, wrapped=wrapped.encode()
     )

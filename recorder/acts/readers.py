@@ -15,6 +15,7 @@ from recorder.acts.publishing import described, publish_gateway, publish_readers
 from recorder.acts.streams import find_stream, rotated
 from recorder.acts.verb import Result, Verb
 from recorder.codes import RecordCode, RecordError
+from recorder.json_fields import Fields
 from recorder.models import Act, Reader, Stream
 from recorder.streams import check_name
 
@@ -90,6 +91,16 @@ class AddReader(Verb[AddArgs]):
             "streams": [one["name"] for one in act.result["streams"]],
         }
 
+    def recorded(self, event_type: str, found: Result) -> AddArgs:
+        del event_type
+        told = Fields.among(found)
+        return AddArgs(
+            name=told.text("reader"),
+            dh_pk=DhKey(told.hex32("dh_pk")),
+            streams=told.texts("streams"),
+            all_streams=False,
+        )
+
 
 def _granted(reader: Reader, stream: Stream, authority: Authority) -> dict[str, Any]:
     wrapped = reader_keys.grant_all(reader, stream, authority)
@@ -149,3 +160,7 @@ class RevokeReader(Verb[RevokeArgs]):
     def payload(self, args: RevokeArgs, act: Act) -> Result:
         del args
         return {name: act.result[name] for name in ("reader", "dh_pk", "rotated")}
+
+    def recorded(self, event_type: str, found: Result) -> RevokeArgs:
+        del event_type
+        return RevokeArgs(name=Fields.among(found).text("reader"), keep_keys=not found["rotated"])

@@ -10,6 +10,7 @@ from recorder.acts.arguments import Arguments
 from recorder.acts.authority import Authority
 from recorder.acts.streams import RETENTION_MAX, check_own_name, find_stream, settle_class
 from recorder.acts.verb import Result, Verb
+from recorder.json_fields import Fields
 from recorder.models import Act, Stream
 from recorder.streams import StreamConfig, check_name
 
@@ -59,6 +60,11 @@ class SetRetention(Verb[SetArgs]):
     def payload(self, args: SetArgs, act: Act) -> Result:
         del args
         return {name: act.result[name] for name in ("stream", "before", "after")}
+
+    def recorded(self, event_type: str, found: Result) -> SetArgs:
+        del event_type
+        told = Fields.among(found)
+        return SetArgs(stream=told.text("stream"), retention_hint=told.uint("after"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from recorder.acts.authority import Authority
 from recorder.acts.publishing import publish_gateway, publish_readers
 from recorder.acts.verb import Result, Verb
 from recorder.codes import RecordCode, RecordError
+from recorder.json_fields import Fields
 from recorder.models import Act, EventType, Reader, Stream
 from recorder.streams import (
     EVENT_BYTES_LIMIT,
@@ -177,6 +178,19 @@ class CreateStream(Verb[CreateArgs]):
             "reader_pk": act.result["reader_pk"],
         }
 
+    def recorded(self, event_type: str, found: Result) -> CreateArgs:
+        del event_type
+        told = Fields.among(found)
+        config = StreamConfig(
+            name=told.text("stream"),
+            label_class=told.text("class"),
+            sensitivity=Sensitivity(told.text("sensitivity")),
+            retention_hint=told.uint("retention_hint"),
+            event_bytes_max=told.uint("event_bytes_max"),
+            event_types=told.texts("event_types"),
+        )
+        return CreateArgs(config=config, readers=told.texts("readers"))
+
 
 class CreateReservedStream(CreateStream):
     """The streams that the product's own services write to; made by the author at its start."""
@@ -259,6 +273,16 @@ class ChangeClass(Verb[ClassArgs]):
         del args
         return {name: act.result[name] for name in ("stream", "before", "after")}
 
+    def recorded(self, event_type: str, found: Result) -> ClassArgs:
+        del event_type
+        after = Fields.among(found).inner("after")
+        return ClassArgs(
+            stream=Fields.among(found).text("stream"),
+            label_class=after.text("label_class"),
+            sensitivity=after.text("sensitivity"),
+            event_bytes_max=after.uint("event_bytes_max"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamArgs:
@@ -294,6 +318,10 @@ class RotateKey(Verb[StreamArgs]):
     def payload(self, args: StreamArgs, act: Act) -> Result:
         del args
         return {name: act.result[name] for name in ("stream", "key_id", "reader_pk", "readers")}
+
+    def recorded(self, event_type: str, found: Result) -> StreamArgs:
+        del event_type
+        return StreamArgs(stream=Fields.among(found).text("stream"))
 
 
 def rotated(stream: Stream, authority: Authority) -> Result:

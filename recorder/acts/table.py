@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from recorder.acts.checkpoints import CheckpointNow
+from recorder.acts.findings import AcknowledgeFinding
 from recorder.acts.lake import Audit, Seal
 from recorder.acts.mapping import MapTypes, Migrate
 from recorder.acts.producers import AddProducer, RevokeProducer, RotateProducer
@@ -34,6 +35,7 @@ _ALL: Final[tuple[Verb[Any], ...]] = (
     Prune(),
     Seal(),
     Audit(),
+    AcknowledgeFinding(),
 )
 VERBS: Final = {verb.name: verb for verb in _ALL}
 

@@ -19,6 +19,7 @@ from recorder.acts.publishing import publish_gateway
 from recorder.acts.streams import find_stream
 from recorder.acts.verb import Result, Verb
 from recorder.codes import RecordCode, RecordError
+from recorder.json_fields import Fields
 from recorder.models import Act, ApiToken, Producer, Stream
 from recorder.streams import check_name
 
@@ -103,7 +104,20 @@ class CreateToken(Verb[CreateArgs]):
             "producer": args.producer or None,
             "streams": list(args.streams),
             "all": args.all_streams,
+            "sha256": args.sha256,
         }
+
+    def recorded(self, event_type: str, found: Result) -> CreateArgs:
+        del event_type
+        told = Fields.among(found)
+        return CreateArgs(
+            role=ApiToken.Role(told.text("role")),
+            name=told.text("name"),
+            producer=told.text_or_none("producer") or "",
+            streams=told.texts("streams"),
+            all_streams=told.flag("all"),
+            sha256=told.hex32("sha256").hex(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +165,7 @@ class RevokeToken(Verb[RevokeArgs]):
     def payload(self, args: RevokeArgs, act: Act) -> Result:
         del args
         return dict(act.result)
+
+    def recorded(self, event_type: str, found: Result) -> RevokeArgs:
+        del event_type
+        return RevokeArgs(token_id=uuid.UUID(Fields.among(found).text("token_id")))

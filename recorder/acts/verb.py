@@ -58,6 +58,16 @@ class Verb(ABC, Generic[Args]):
     def finish(self, args: Args, act: Act, authority: Authority) -> None:
         """After the event has its receipt, before the act is done."""
 
+    def recorded(self, event_type: str, found: Result) -> Args | None:  # noqa: ARG002
+        """The arguments of an act from what was recorded of it; None where it changed no row.
+
+        `apply` with them, on the rows as they were then, makes the same rows again.
+        """
+        return None
+
+    def mark_revoked(self, args: Args, act: Act, authority: Authority) -> None:
+        """What `settle` and `finish` noted on the rows; when they are made again."""
+
 
 def keep(act: Act, more: Result) -> None:
     """Store progress on the act, so that a stop does not ask twice."""

@@ -47,8 +47,10 @@ class LogLine:
     trace_id: str
     span_id: str
 
-    def event(self, *, event_type: str, subject: str = SUBJECT) -> dict[str, Encodable]:
-        """The event of this record."""
+    def event(
+        self, *, event_type: str, subject: str = SUBJECT, peer: str = ""
+    ) -> dict[str, Encodable]:
+        """The event of this record; its origin is the peer where nothing else says it."""
         named: Attributes = {
             "severity_number": self.severity_number,
             "severity_text": self.severity_text,
@@ -64,7 +66,7 @@ class LogLine:
         event: Attributes = {
             "event_type": event_type,
             "subject_id": fit_text(_shown(self.attributes.get(subject, ""))),
-            "origin": fit_text(_shown(self.resource.get(SERVICE, "")) or self.scope),
+            "origin": fit_text(_shown(self.resource.get(SERVICE, "")) or self.scope or peer),
             "payload": payload,
         }
         millis = self.nanos // _NANOS_PER_MILLI

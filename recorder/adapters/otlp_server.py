@@ -69,13 +69,13 @@ class OtlpAdapter:
             lines = otlp.read_json(body) if media == JSON else otlp.read_protobuf(body)
         except OtlpError as flaw:
             return _problem(400, str(flaw), media)
-        return self._record(lines, media)
+        return self._record(lines, media, request.peer)
 
-    def _record(self, lines: list[otlp.LogLine], media: str) -> Response:
+    def _record(self, lines: list[otlp.LogLine], media: str, peer: str) -> Response:
         refused = 0
         reason = ""
         for number, line in enumerate(lines):
-            found = line.event(event_type=self._event_type, subject=self._subject)
+            found = line.event(event_type=self._event_type, subject=self._subject, peer=peer)
             try:
                 self._recorder.record_json(found)
             except StoreError as full:

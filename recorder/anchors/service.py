@@ -16,6 +16,7 @@ from typing import Final
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from hub import control
@@ -24,9 +25,12 @@ from hub.index_source import Observation
 from hub.services import record_finding
 from hub.types import ManifestId, UnixSeconds
 from recorder.anchors.anchor import Anchored, AnchorRef, Backend
-from recorder.models import Anchor
+from recorder.checkpoints import PUBLISHED, event_key, manifest_of
+from recorder.models import Anchor, AuthoredEvent
+from recorder.streams import CHECKPOINTS
 
 RETRIES_AT_ONCE: Final = 100
+RECENT_ANCHORS: Final = 100
 CONTROL_TIMEOUT_S: Final = 2.0
 
 logger = logging.getLogger(__name__)
@@ -64,6 +68,31 @@ def anchor_manifest(
         )
         rows.append(row if row.anchored_at is not None else _try(row, backend))
     return rows
+
+
+def anchor_published(*, backends: Sequence[Backend] | None = None) -> list[Anchor]:
+    """Anchor what was recorded since each backend's newest anchor, oldest first.
+
+    A backend that is new gets the newest manifest alone, which names all before it by `previous`.
+    """
+    rows = []
+    for backend in configured_backends() if backends is None else backends:
+        for manifest_id in _unanchored(backend):
+            rows += anchor_manifest(manifest_id, backends=[backend])
+    return rows
+
+
+def _unanchored(backend: Backend) -> list[ManifestId]:
+    # Positions in the log, not times: a clock that was set back must not hide a manifest.
+    recorded = AuthoredEvent.objects.filter(
+        stream=CHECKPOINTS, event_type=PUBLISHED, hub_commit_seq__isnull=False
+    )
+    newest_first = recorded.order_by("-hub_commit_seq").values_list("key", flat=True)
+    known = Anchor.objects.filter(backend=backend.name).values_list("manifest_id", flat=True)
+    keys = [event_key(ManifestId(bytes.fromhex(one))) for one in known[:RECENT_ANCHORS]]
+    done = recorded.filter(key__in=keys).aggregate(upto=Max("hub_commit_seq"))["upto"]
+    found = newest_first.filter(hub_commit_seq__gt=done) if done is not None else newest_first[:1]
+    return [manifest_of(key) for key in reversed(found)]
 
 
 def retry_anchors(*, backends: Sequence[Backend] | None = None) -> list[Anchor]:

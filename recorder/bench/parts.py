@@ -42,7 +42,7 @@ class Parts:
 
     def __init__(self) -> None:
         self._client = SigningKey.generate()
-        self._hub = SigningKey.generate()
+        self.hub = SigningKey.generate()
         self._reader = DhSecret.generate().public
         self._profiles = {one.id: one for one in DEFAULT_PROFILES}
         issuer = SigningKey.generate()
@@ -62,10 +62,10 @@ class Parts:
             from_json(event(number), now_ms=number, default_origin="bench").encode()
             for number in range(count)
         ]
-        authored = self._time("author", lambda: [*map(self._author, range(count), bodies)])
+        authored = self._time("author", lambda: [*map(self.author, range(count), bodies)])
         data = [one.msg_bytes for one in authored]
         self._time("admit", lambda: [*map(self._admit, range(count), data)])
-        receipts = self._time("commit", lambda: self._commit(data))
+        receipts = self._time("commit", lambda: self.commit(data))
         check = partial(self._check, HeadStore(None))
         leaves = [one.leaf_hash for one in authored]
         self._time("check", lambda: [*map(check, receipts, leaves)])
@@ -76,7 +76,8 @@ class Parts:
         self._costs[name].append((perf_counter() - started) / len(made) * 1e6)
         return made
 
-    def _author(self, number: int, body: bytes) -> authoring.Authored:
+    def author(self, number: int, body: bytes) -> authoring.Authored:
+        """One event, sealed and signed."""
         return authoring.author(
             key=self._client,
             profile=PRODUCT,
@@ -102,7 +103,8 @@ class Parts:
         )
         return msg
 
-    def _commit(self, messages: list[bytes]) -> list[bytes]:
+    def commit(self, messages: list[bytes]) -> list[bytes]:
+        """The RECEIPTs of messages that follow each other."""
         peaks: list[bytes] = []
         receipts = []
         for size, data in enumerate(messages):
@@ -112,7 +114,7 @@ class Parts:
             mmr.append(peaks, size, leaf)
             receipts.append(
                 Receipt.encode_signed(
-                    self._hub,
+                    self.hub,
                     self._label,
                     StreamSeq(size + 1),
                     leaf,
@@ -125,7 +127,7 @@ class Parts:
     def _check(self, heads: HeadStore, data: bytes, leaf: LeafHash) -> Receipt:
         receipt = Receipt.decode(data)
         assert (receipt.label, receipt.leaf_hash) == (self._label, leaf)
-        receipt.verify(self._hub.public)
+        receipt.verify(self.hub.public)
         heads.observe(receipt)
         return receipt
 

@@ -19,6 +19,7 @@ ROWS: Final[dict[str, Row]] = {
     "replay": Row(
         "recorder.cli.replay:replay", "Read streams by range or window, each event verified."
     ),
+    "finding": Row("recorder.cli.finding:finding", "Findings: list, acknowledge."),
     "seal": Row("recorder.cli.seal:seal", "Seal the live segments of the lake now."),
     "audit": Row(
         "recorder.cli.audit:audit", "Compare the lake with the log again, field by field."

@@ -106,7 +106,7 @@ def keys_table(rows: pa.Table) -> pa.Table:
     return found.sort_by(order)
 
 
-def groups_table(rows: pa.Table) -> pa.Table:
+def groups_tables(rows: pa.Table) -> dict[str, pa.Table]:
     """Counts and ends for each common grouping; one that saves nothing is left out."""
     measures = [(name, end) for name in _MEASURED for end in ("min", "max")]
     # Texts become numbers once, so that ten groupings do not each hash them again.
@@ -118,7 +118,7 @@ def groups_table(rows: pa.Table) -> pa.Table:
         **{name: column.indices for name, column in encoded.items()},
         **{name: rows[name] for name in _MEASURED},
     })  # fmt: skip
-    parts = []
+    parts = {}
     for grouping in GROUPINGS:
         fields = grouping.split(",")
         found = codes.group_by(fields).aggregate([([], "count_all"), *measures])
@@ -133,18 +133,24 @@ def groups_table(rows: pa.Table) -> pa.Table:
             **{f"{end}_{name}": found[f"{name}_{end}"] for name, end in measures},
         }
         part = pa.table(columns).select(GROUPS.names).cast(GROUPS)
-        parts.append(part.sort_by([(name, "ascending") for name in fields]))
-    return pa.concat_tables(parts) if parts else GROUPS.empty_table()
+        parts[grouping] = part.sort_by([(name, "ascending") for name in fields])
+    return parts
 
 
-def summarize(rows: pa.Table, groups: pa.Table | None) -> Summary:
-    """What the manifest says of these rows."""
+def groups_table(rows: pa.Table) -> pa.Table:
+    """All of them, one after the other, as the groups file has them."""
+    parts = groups_tables(rows)
+    return pa.concat_tables(parts.values()) if parts else GROUPS.empty_table()
+
+
+def summarize(rows: pa.Table, groupings: Sequence[str]) -> Summary:
+    """What the manifest says of these rows; `groupings` stand in the groups file, in this order."""
     errors = rows["error"].drop_null().value_counts().to_pylist()
     times = pc.min_max(rows["event_time"]).as_py()
     return Summary(
         events=rows.num_rows,
         errors={str(one["values"]): int(one["counts"]) for one in errors},
-        groupings=() if groups is None else tuple(groups["grouping"].unique().to_pylist()),
+        groupings=tuple(groupings),
         min_event_time=times["min"],
         max_event_time=times["max"],
     )

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 
 from hub.types import MmrRoot
 from recorder.lake.columns import (
+    GROUP_FIELDS,
+    GROUPS,
     KEYS,
     PROOFS,
     ROWS,
-    groups_table,
+    groups_tables,
     keys_table,
     path_column,
     summarize,
@@ -46,7 +48,11 @@ _PROOFS: Final = Spelling(
     kind="proofs", compression="none", row_group_rows=8_192, plain=tuple(PROOFS.names)
 )
 _KEYS: Final = Spelling(kind="keys", row_group_rows=SEGMENT_EVENTS_MAX, plain=("hub_commit_seq",))
-_GROUPS: Final = Spelling(kind="groups")
+_GROUPS: Final = Spelling(
+    kind="groups",
+    row_group_rows=SEGMENT_EVENTS_MAX,
+    plain=tuple(name for name in GROUPS.names if name not in {"grouping", *GROUP_FIELDS}),
+)
 
 
 def date_of(hub_commit_time: int) -> str:
@@ -77,7 +83,7 @@ def write_segment(folder: LakeFolder, content: SegmentContent, state: SegmentSta
     for path, column in shred(texts, paths).items():
         shredded = shredded.append_column(path_column(path), column)
     is_sealed = state is SegmentState.SEALED
-    groups = groups_table(rows) if is_sealed else None
+    groups = groups_tables(rows) if is_sealed else {}
     rows_file = write_table(folder.root, date, stem, [shredded], _ROWS)
     return Segment(
         name=rows_file.file.rpartition("/")[2].removesuffix(".rows.parquet"),
@@ -88,13 +94,14 @@ def write_segment(folder: LakeFolder, content: SegmentContent, state: SegmentSta
         rows=rows_file,
         proofs=write_table(folder.root, date, stem, [content.proofs], _PROOFS),
         keys=_write_keys(folder.root, date, stem, rows) if is_sealed else None,
-        groups=None
-        if groups is None or not groups.num_rows
-        else write_table(folder.root, date, stem, [groups], _GROUPS),
+        # A row group for each grouping, so that a question reads the one it needs.
+        groups=write_table(folder.root, date, stem, list(groups.values()), _GROUPS)
+        if groups
+        else None,
         upto_root=content.upto_root.hex(),
         min_hub_commit_time=times[0].as_py(),
         max_hub_commit_time=times[-1].as_py(),
-        summary=summarize(rows, groups),
+        summary=summarize(rows, list(groups)),
         paths=paths,
         key_ids=content.key_ids,
     )

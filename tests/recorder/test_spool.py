@@ -46,6 +46,24 @@ def test_an_entry_reads_back_as_it_was_written(entry: SpoolEntry) -> None:
     assert SpoolEntry.decode(entry.encode()) == entry
 
 
+def test_the_fast_reader_of_an_entry_accepts_nothing_that_the_strict_one_refuses() -> None:
+    for stream, size in (("record/app/x", 5), ("record/app/" + "y" * 30, 40), ("record/a", 300)):
+        for wants_receipt in (False, True):
+            entry = SpoolEntry(stream=stream, body=bytes(size), wants_receipt=wants_receipt)
+            encoded = entry.encode()
+            assert SpoolEntry._decode_by_position(encoded) == entry
+            heads = 8 + len(stream)  # all that is not body
+            edits = [
+                encoded[:at] + bytes((value,)) + encoded[at + 1 :]
+                for at in range(heads)
+                for value in range(256)
+            ]
+            for changed in (*edits, *(encoded[:end] for end in range(len(encoded)))):
+                found = SpoolEntry._decode_by_position(changed)
+                if found is not None:
+                    assert found == SpoolEntry._decode_by_field(changed)
+
+
 def test_entries_come_back_in_order_and_large_ones_whole(tmp_path: Path) -> None:
     spool = SpoolWriter(tmp_path / "s")
     bodies = [b"%d" % number for number in range(50)] + [b"y" * 900_000, b"last"]

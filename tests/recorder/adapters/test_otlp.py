@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import resource
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,8 @@ def test_an_empty_record_is_an_event_too() -> None:
     (line,) = read_json(b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}')
     event = line.event(event_type="otlp.log")
     assert event["payload"] == {"body": None}
+    assert event["origin"] == ""
+    assert line.event(event_type="otlp.log", peer="10.0.0.9")["origin"] == "10.0.0.9"
     assert "event_time" not in event
 
 
@@ -216,6 +219,25 @@ def test_refusals_are_told_as_the_protocol_asks(cast: Cast, hub: LiveHub, port: 
     assert json.loads(answer)["partialSuccess"]["rejectedLogRecords"] == "1"
     name = next(iter(cast.types))
     until(lambda: len(cast.events(hub.url, name)) == 1)
+
+
+def test_a_full_disk_tells_the_exporter_to_come_back(
+    cast: Cast, hub: LiveHub, tmp_path: Path
+) -> None:
+    body = json.dumps(REQUEST).encode()
+    with running(cast, tmp_path, "otlp", "--port", "0") as adapter:
+        port = adapter.ports["port"]
+        before = resource.prlimit(adapter.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(adapter.pid, resource.RLIMIT_FSIZE, (0, before[1]))  # no file may grow
+        try:
+            status, headers, answer = post(port, body)
+        finally:
+            resource.prlimit(adapter.pid, resource.RLIMIT_FSIZE, before)
+        assert (status, headers["retry-after"]) == (503, "5")
+        assert "not recorded" in json.loads(answer)["message"]
+        assert post(port, body)[0] == 200
+        name = next(iter(cast.types))
+        until(lambda: len(cast.events(hub.url, name)) == 1)
 
 
 def test_the_exporter_of_the_opentelemetry_sdk_is_understood(

@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from pytest_django.live_server_helper import LiveServer
 
 from recorder.auth import sha256_of
-from recorder.models import Act, ApiToken, Producer, ReaderKey, Stream
+from recorder.models import Act, ApiToken, EventType, Producer, ReaderKey, Stream
 from tests.recorder.admin.conftest import PASSWORD
 from tests.support.office import Office
 
@@ -149,6 +149,38 @@ def test_a_stream_is_created_confirmed_and_recorded(
     page.click("input[value='Rotate the key']")
     assert done(page).verb == "stream.rotate_key"
     assert ReaderKey.objects.filter(stream_id=name).count() == 2
+    assert complaints == []
+
+
+def test_a_stream_is_split_and_the_migration_recorded(
+    page: Page, author: Office, complaints: list[str]
+) -> None:
+    name, bills = (f"record/app/{word}-{uuid4().hex[:6]}" for word in ("shop", "bills"))
+    paid, sent = f"paid-{uuid4().hex[:6]}", f"sent-{uuid4().hex[:6]}"
+    author.ask("stream.create", name=bills)
+    create_stream(page, name, paid, sent)
+    page.goto("/admin/recorder/stream/")
+    page.click(f"text={name}")
+    page.click("a:text-is('Split')")
+    picture(page, "split-form")
+    page.select_option(f"[name='move-{sent}']", bills)
+    page.click("text=Continue")
+    page.fill("#id_reason", "two teams")
+    page.fill("#id_typed", name)
+    page.fill("#id_password", PASSWORD)
+    picture(page, "split-confirm")
+    page.click("input[value='Split']")
+    act = done(page)
+    picture(page, "split-done")
+    assert EventType.objects.get(pk=sent).stream_id == bills
+    assert EventType.objects.get(pk=paid).stream_id == name
+    told = [one for one in author.read() if one.event.event_type == "stream.split"]
+    assert told[-1].payload == {
+        "from": name,
+        "to": [{"stream": bills, "event_types": [sent]}],
+        "reason": "two teams",
+    }
+    assert (told[-1].event.subject_id, act.verb) == ("olga", "stream.migrate")
     assert complaints == []
 
 

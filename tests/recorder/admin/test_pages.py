@@ -15,6 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django import Settings as DjangoSettings
 from pytest_django.asserts import assertContains, assertNotContains
 
+from hub.models import Finding
 from recorder.acts.table import VERBS
 from recorder.admin_verbs import ADMIN_VERBS
 from recorder.auth import sha256_of
@@ -52,7 +53,8 @@ CONFIRMED = {"confirmed": "yes", "once": "n1", "reason": "because of the drill"}
 
 def test_every_public_verb_has_its_page_and_every_page_its_verb() -> None:
     public = {name for name, verb in VERBS.items() if verb.is_public}
-    assert set(ADMIN_VERBS) == public
+    assert {one.verb for one in ADMIN_VERBS.values()} == public
+    assert {"stream.migrate.rename", "stream.migrate.split"} <= set(ADMIN_VERBS)
 
 
 @pytest.mark.parametrize("verb", sorted(ADMIN_VERBS))
@@ -178,6 +180,69 @@ def test_a_refusal_of_the_verb_stands_on_the_page(operator: Client) -> None:
     assertContains(answer, "there is no stream record/app/none")
     answer = operator.post(f"{ASK}/producer.add/", {"name": "-", "held": "gateway"})
     assertContains(answer, "This field is required")
+
+
+def test_a_finding_is_acknowledged_by_an_act_with_a_reason(operator: Client) -> None:
+    now = timezone.now()
+    finding = Finding.objects.create(
+        code="V.PROOF", severity="critical", object="label x", first_seen=now, last_seen=now
+    )
+    shown = operator.get(f"/admin/hub/finding/{finding.pk}/change/")
+    assertContains(shown, f"{ASK}/finding.acknowledge/?on={finding.pk}")
+    asked = operator.get(f"{ASK}/finding.acknowledge/", {"on": str(finding.pk)})
+    assertContains(asked, "V.PROOF label x")
+    given = CONFIRMED | {"on": str(finding.pk)}
+    operator.post(f"{ASK}/finding.acknowledge/", given | {"reason": " "})
+    assert not Act.objects.exists()
+    assert operator.post(f"{ASK}/finding.acknowledge/", given).status_code == 302
+    act = Act.objects.get()
+    assert (act.verb, act.args) == ("finding.acknowledge", {"finding_id": finding.pk})
+    Finding.objects.update(acknowledged_by="olga")
+    assertNotContains(operator.get(f"/admin/hub/finding/{finding.pk}/change/"), ASK)
+    for on in ("77", "no number"):
+        answer = operator.get(f"{ASK}/finding.acknowledge/", {"on": on})
+        assertContains(answer, "finding", status_code=200)
+    assert Act.objects.count() == 1
+
+
+def test_a_split_asks_where_each_event_type_goes(operator: Client) -> None:
+    shop, _, _ = stream(), stream("record/app/bills"), stream("record/query/requests")
+    for name in ("order.placed", "order.paid", "bill.sent"):
+        EventType.objects.create(event_type=name, stream=shop)
+    page = f"{ASK}/stream.migrate.split/"
+    asked = operator.get(page, {"on": shop.name})
+    for name in ("order.placed", "order.paid", "bill.sent"):
+        assertContains(asked, f'name="move-{name}"')
+    assertContains(asked, '<option value="record/app/bills">', count=3)
+    assertNotContains(asked, "record/query/requests")  # the product's own takes nobody's events
+    given = DESTRUCTIVE | {"on": shop.name, "typed": shop.name}
+    answer = operator.post(page, given)
+    assertContains(answer, "Every event type stays here")
+    answer = operator.post(page, given | {"move-bill.sent": "record/query/requests"})
+    assertContains(answer, "Select a valid choice")
+    assert not Act.objects.exists()
+    moves = {"move-bill.sent": "record/app/bills", "move-order.paid": "record/app/bills"}
+    confirm = operator.post(page, {"on": shop.name} | moves)
+    assertContains(confirm, "What will be asked for")
+    assertContains(confirm, '<input type="hidden" name="move-bill.sent" value="record/app/bills"')
+    assert operator.post(page, given | moves).status_code == 302
+    act = Act.objects.get()
+    assert (act.verb, act.args) == (
+        "stream.migrate",
+        {
+            "kind": "split",
+            "from": shop.name,
+            "moves": {"record/app/bills": ["bill.sent", "order.paid"]},
+        },
+    )
+
+
+def test_a_stream_without_event_types_cannot_be_split(operator: Client) -> None:
+    stream()
+    given = DESTRUCTIVE | {"on": "record/app/shop", "typed": "record/app/shop"}
+    answer = operator.post(f"{ASK}/stream.migrate.split/", given)
+    assertContains(answer, "no event types to move")
+    assert not Act.objects.exists()
 
 
 def test_what_people_type_is_never_markup(operator: Client) -> None:

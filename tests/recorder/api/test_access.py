@@ -30,6 +30,7 @@ ALLOWED: dict[tuple[str, str], set[str]] = {
     ("GET", "/api/admin/producers"): {"admin"},
     ("GET", "/api/admin/tokens"): {"admin"},
     ("GET", "/api/admin/readers"): {"admin"},
+    ("GET", "/api/admin/findings"): {"admin"},
     ("POST", "/api/query/submit"): {"reader", "admin"},
     ("GET", "/api/query/status/r-1"): {"reader", "admin"},
     ("GET", "/api/query/result/r-1"): {"reader", "admin"},

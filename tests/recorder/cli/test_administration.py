@@ -256,6 +256,48 @@ def test_types_are_mapped_and_moved_with_a_reason(shell: Shell, orders: str) -> 
     assert shell.changes("stream.classified")[-1]["after"]["sensitivity"] == "high"
 
 
+def test_a_key_on_a_foreign_stream_is_found_recorded_and_acknowledged(
+    shell: Shell, orders: str, tmp_path: Path, until: Callable[[Callable[[], object]], None]
+) -> None:
+    shell.json("stream", "create", "record/app/foreign")
+    out = tmp_path / "stray.json"
+    shell.json("recorder", "producer", "add", "stray", "--stream", orders, "--out", out)
+    found = Connection.parse(keystore.read_private(out))
+    assert found.producer is not None
+    assert found.producer.key is not None
+    assert found.cap_token is not None
+    routing_key = keystore.read_key_file(shell.up.state.secret("routing.key"))
+    where = Label(label.derive(routing_key, label.stream_id("record/app/foreign")))
+    draft = Draft(
+        label=where, reader_pk=found.streams[0].reader_key.reader_pk,
+        header=PayloadHeader(schema=SCHEMA), body=b"not mine",
+    )  # fmt: skip
+    key = SigningKey(found.producer.key)
+    with (
+        shell.client() as client,
+        client.producer(key, auth_ref=found.cap_token.auth_ref()) as producer,
+        pytest.raises(VeenError) as refusal,
+    ):
+        producer.submit(draft)
+    assert refusal.value.code is ErrorCode.CAP
+    what = "stray on record/app/foreign"
+
+    def listed(*flags: str) -> list[dict[str, Any]]:
+        rows = shell.json("recorder", "finding", "list", *flags)["findings"]
+        return [one for one in rows if one["object"] == what]
+
+    until(listed)
+    [finding] = listed()
+    assert (finding["code"], finding["acknowledged_by"]) == ("key_out_of_scope", None)
+    until(lambda: [one for one in shell.changes("finding.noted") if one["object"] == what])
+    number = str(finding["finding_id"])
+    shell.json("recorder", "finding", "acknowledge", number, code=4)  # without a reason
+    shell.json("recorder", "finding", "acknowledge", number, "--reason", "a wrong file")
+    assert listed() == []
+    assert listed("--all")[0]["reason"] == "a wrong file"
+    assert shell.changes("finding.acknowledged")[-1]["object"] == what
+
+
 def test_nothing_is_pruned_before_its_time(shell: Shell, orders: str) -> None:
     shown = shell.json("recorder", "retention", orders)["streams"]
     assert shown == [{"name": orders, "retention_hint": "long_term"}]
