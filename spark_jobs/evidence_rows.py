@@ -33,6 +33,7 @@ from spark_jobs.evidence_groups import (
 )
 from spark_jobs.query_aggregate import Aggregation
 from spark_jobs.query_batch import Batch
+from spark_jobs.query_dictionary import decoded
 from spark_jobs.query_filter import matching
 from spark_jobs.query_groups import EVENTS as GROUP_EVENTS
 from spark_jobs.query_groups import key_names
@@ -159,7 +160,7 @@ def _rows_of(asked: Aggregate, found: Aggregation) -> tuple[pa.Array, pa.Array]:
     if groups is None or not groups.num_rows:
         only = 0 if asked.group_by else 1
         return pa.repeat(pa.scalar("[]"), only), pa.repeat(0, only).cast(pa.int64())
-    keys = [groups[name].combine_chunks() for name in key_names(asked)]
+    keys = [decoded(groups[name].combine_chunks()) for name in key_names(asked)]
     return group_names(keys, groups.num_rows), groups[GROUP_EVENTS].combine_chunks()
 
 

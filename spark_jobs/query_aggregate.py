@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,19 +21,19 @@ from spark_jobs.query_batch import Batch
 from spark_jobs.query_filter import matching, unreadable
 from spark_jobs.query_groups import Gathered, Partial, merge, partial_of
 from spark_jobs.query_job import QueryJob, QueryLimits
-from spark_jobs.query_metrics import in_order, nothing, row_columns
+from spark_jobs.query_metrics import in_order, nothing, row_columns, with_distinct
 from spark_jobs.query_parts import IndexFile
 from spark_jobs.query_plan import Chunk, Plan, deal
 from spark_jobs.query_select import check_limits
 from spark_jobs.query_summary import grouping_of, split, summarized
 from spark_jobs.query_tables import load, save
 from spark_jobs.query_tasks import Engine
-from spark_jobs.query_text import encode_columns
+from spark_jobs.query_text import Encoded, encode_columns
 
 _FOLD_ROWS: Final = 262_144
 _FOLD_BYTES: Final = 128 * 1024 * 1024
 _MERGE_ROWS: Final = 500_000
-_ENCODE_ROWS: Final = 100_000
+_ENCODE_ROWS: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +64,12 @@ def aggregate(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Aggrega
     runs = deal(scanned, cores=engine.cores, tasks=job.tasks)
     found = engine.run("groups", partial(_fold_run, descriptor, job.limits, parts), runs)
     partials = [_load(one) for one in found if one.groups is not None]
-    partials += [summarized(descriptor, chunk, grouping or "") for chunk in told]
+    if told:
+        partials.append(summarized(descriptor, told, grouping or ""))
     merged = merge(asked, partials)
     groups = None if merged is None else in_order(asked, merged)
-    rows = _write(job, asked, groups, {} if merged is None else merged.distinct)
+    distinct = {} if merged is None else merged.distinct
+    rows = _write(job, asked, groups, distinct, engine.cores)
     return Aggregation(
         rows=rows,
         groups=groups,
@@ -73,27 +78,51 @@ def aggregate(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Aggrega
 
 
 def _write(
-    job: QueryJob, asked: Aggregate, groups: pa.Table | None, distinct: dict[int, pa.Table]
+    job: QueryJob,
+    asked: Aggregate,
+    groups: pa.Table | None,
+    distinct: dict[int, pa.Table],
+    cores: int,
 ) -> Joined:
     shape = RowShape.of(job.descriptor)
-    if groups is None or not groups.num_rows:
-        columns = [] if asked.group_by else nothing(asked)
-    else:
+    if groups is not None:
         check_limits(job.limits, groups.num_rows, 0)
-        columns = row_columns(asked, groups, distinct)
+        groups = with_distinct(asked, groups, distinct)
     with (
         JoinedFile(job.folder / ROWS, OPEN, CLOSE) as rows,
         IndexFile(job.folder / INDEX) as index,
     ):
-        for start in range(0, len(columns[0]) if columns else 0, _ENCODE_ROWS):
-            pieces = [column.slice(start, _ENCODE_ROWS) for column in columns]
-            for encoded in encode_columns(shape, pieces):
+        for pieces in _encoded(shape, asked, groups, cores):
+            for encoded in pieces:
                 rows.add(encoded.data, encoded.rows)
                 index.add(encoded.lengths)
                 check_limits(job.limits, 0, rows.bytes)
         joined = rows.finish()
         index.finish()
     return joined
+
+
+def _encoded(
+    shape: RowShape, asked: Aggregate, groups: pa.Table | None, cores: int
+) -> Iterator[list[Encoded]]:
+    """The rows in pieces; the next ones are spelled by other threads while one is written."""
+    if groups is None or not groups.num_rows:
+        if not asked.group_by:
+            yield encode_columns(shape, nothing(asked))
+        return
+
+    def spell(start: int) -> list[Encoded]:
+        return encode_columns(shape, row_columns(asked, groups.slice(start, _ENCODE_ROWS)))
+
+    if groups.num_rows <= _ENCODE_ROWS:
+        yield spell(0)
+        return
+    starts = iter(range(0, groups.num_rows, _ENCODE_ROWS))
+    with ThreadPoolExecutor(cores) as pool:
+        ahead = deque(pool.submit(spell, start) for start in islice(starts, cores + 1))
+        while ahead:
+            yield ahead.popleft().result()
+            ahead.extend(pool.submit(spell, start) for start in islice(starts, 1))
 
 
 def _fold_run(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from hub.errors import ErrorCode, StoreError
 from queryapi.contract.fields import Field, Kind
 from recorder.lake.columns import path_column
 from recorder.lake.shred import shred
+from spark_jobs.query_dictionary import by_entry, decoded, encoded
 from spark_jobs.query_plan import Chunk
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -27,6 +30,8 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _INDEX: Final = re.compile(r"(?:0|[1-9][0-9]{0,17})", re.ASCII)
 # What the fast cutter takes: a name that is no number and needs no escape.
 _PLAIN_KEY: Final = re.compile(r'(?![0-9]+$)[^."\\\x00-\x1f]{1,64}')
+# Texts of which many rows have the same one; payload paths are such columns too.
+_ENCODED: Final = ("subject_id", "principal_id", "event_type", "origin", "error")
 
 
 class Batch:
@@ -46,6 +51,10 @@ class Batch:
 
     def raw(self, name: str) -> pa.Array:
         """A column of the file, for the rows that are left."""
+        return decoded(self.held(name))
+
+    def held(self, name: str) -> pa.Array:
+        """The same as the file has it: texts that come often as a dictionary."""
         found = self._columns.get(name)
         if found is None:
             table = self._file.read_row_group(self._number, columns=[name], use_threads=False)
@@ -87,36 +96,55 @@ class Batch:
 
     def seqs(self) -> list[int]:
         """The sequences of the rows that are left, from where they stand in the file."""
-        if self._kept is None:
-            return list(range(self._start + self._begin, self._start + self._end))
-        return [self._start + position for position in self._kept.to_pylist()]
+        found: list[int] = self.positions().to_pylist()
+        return found
+
+    def positions(self) -> pa.Array:
+        """The same as a column: a row's place is its sequence, whatever the file says of it."""
+        if self._kept is not None:
+            return pc.add(self._kept, pa.scalar(self._start, pa.int64()))
+        ones = pa.repeat(pa.scalar(1, pa.int64()), self.rows)
+        return pc.cumulative_sum(ones, start=self._start + self._begin - 1)
 
     def sub_text(self, field: Field) -> pa.Array:
-        """Canonical text of a payload field; null where the path is missing."""
+        """Canonical text of a payload field, perhaps as a dictionary; null where it is missing."""
         assert field.is_payload
         if not field.path:
-            return self.raw("payload_text")
+            return self.held("payload_text")
         name = path_column(".".join(field.path))
-        if field.name.removeprefix("payload.") in self.chunk.paths:
-            return self.raw(name)
+        if ".".join(field.path) in self.chunk.paths:
+            return self.held(name)
         found = self._columns.get(name)
         if found is None:
-            found = self._columns[name] = cut_path(self.raw("payload_text"), field.path)
+            found = self._columns[name] = self._cut(field.path)
         return found
+
+    def _cut(self, path: tuple[str, ...]) -> pa.Array:
+        """A path without a column, from the longest start of it that has one."""
+        for length in range(len(path) - 1, 0, -1):
+            name = ".".join(path[:length])
+            if name in self.chunk.paths:
+                held = encoded(self.held(path_column(name)))
+                return by_entry(held, partial(cut_path, path=path[length:]))
+        return cut_path(self.raw("payload_text"), path)
 
     def plain(self, field: Field) -> pa.Array:
         """The values of a field as the lake has them; payload fields as sub-text."""
         if field.is_payload:
             return self.sub_text(field)
         if field.name == "stream":
-            return pa.repeat(pa.scalar(self.chunk.stream, pa.string()), self.rows)
-        return self.raw(field.name)
+            whole = pa.repeat(pa.scalar(0, pa.int32()), self.rows)
+            return pa.DictionaryArray.from_arrays(whole, pa.array([self.chunk.stream]))
+        if field.name == "hub_commit_seq":
+            return self.positions()
+        return self.held(field.name)
 
 
 def batches(chunk: Chunk) -> Iterator[Batch]:
     """A batch for each row group that holds rows of the chunk; S.DAMAGE for a broken file."""
     try:
-        with pq.ParquetFile(chunk.rows_file, memory_map=True) as file:
+        texts = [*_ENCODED, *map(path_column, chunk.paths)]
+        with pq.ParquetFile(chunk.rows_file, memory_map=True, read_dictionary=texts) as file:
             start = chunk.segment_first
             for number in range(file.num_row_groups):
                 rows = file.metadata.row_group(number).num_rows
@@ -140,9 +168,16 @@ def broken(path: str, flaw: object) -> StoreError:
 
 def cut_path(texts: pa.Array, path: tuple[str, ...]) -> pa.Array:
     """The sub-text at a path of every text, null where it is missing."""
-    if all(_PLAIN_KEY.fullmatch(key) for key in path):
-        name = ".".join(path)
-        return shred(texts.to_pylist(), [name])[name]
+    plain = len(list(takewhile(_PLAIN_KEY.fullmatch, path)))
+    if plain:
+        name = ".".join(path[:plain])
+        texts = shred(texts.to_pylist(), [name])[name]
+    if plain == len(path):
+        return texts
+    return by_entry(texts.dictionary_encode(), lambda some: _walked(some, path[plain:]))
+
+
+def _walked(texts: pa.Array, path: tuple[str, ...]) -> pa.Array:
     found = [None if text is None else _walk(text, path) for text in texts.to_pylist()]
     return pa.array(found, pa.binary()).cast(pa.string())
 

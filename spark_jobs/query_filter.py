@@ -6,6 +6,7 @@ Conditions on the same text are asked once for each distinct value, in the contr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from queryapi.contract.descriptor import Filter
 from queryapi.contract.predicates import Op, Predicate, is_range
 from queryapi.contract.values import sort_key
 from spark_jobs.query_batch import Batch, batches, broken
+from spark_jobs.query_dictionary import by_entry, encoded
 from spark_jobs.query_plan import Chunk, KeyProbe
 
 _NULL = "null"
@@ -40,7 +42,7 @@ def unreadable(chunk: Chunk, asked: Filter) -> int:
     for batch in batches(chunk):
         _narrow_window(batch, asked)
         if batch.rows:
-            errors = batch.raw("error")
+            errors = batch.held("error")
             count += len(errors) - errors.null_count
     return count
 
@@ -69,12 +71,14 @@ def _narrow(batch: Batch, asked: Filter) -> None:
     )
     for name, wanted in equal:
         if wanted is not None and batch.rows:
-            batch.narrow(pc.equal(batch.raw(name), pa.scalar(wanted, pa.string())))
+            is_equal = partial(pc.equal, pa.scalar(wanted, pa.string()))
+            batch.narrow(by_entry(batch.held(name), is_equal))
     if asked.event_type is not None and batch.rows:
         wanted_types = pa.array(asked.event_type, pa.string())
-        batch.narrow(pc.is_in(batch.raw("event_type"), value_set=wanted_types))
-    if asked.payload and batch.rows:
-        batch.narrow(pc.is_null(batch.raw("error")))
+        is_wanted = partial(pc.is_in, value_set=wanted_types)
+        batch.narrow(by_entry(batch.held("event_type"), is_wanted))
+    if asked.payload and batch.rows and batch.chunk.has_errors:
+        batch.narrow(pc.is_null(batch.held("error")))
     for predicate in asked.payload:
         if batch.rows:
             batch.narrow(holds(predicate, batch.sub_text(predicate.field)))
@@ -97,19 +101,22 @@ def holds(predicate: Predicate, texts: pa.Array) -> pa.Array:
         return pc.is_valid(texts) if predicate.value else pc.is_null(texts)
     if is_range(predicate.op):
         return _in_range(predicate, texts)
-    present = pc.fill_null(texts, _NULL)
     wanted = pa.array(predicate.texts(), pa.string())
-    is_equal = pc.is_in(present, value_set=wanted)
+    is_equal = by_entry(texts, lambda some: pc.is_in(some, value_set=wanted))
+    missing = pa.scalar(_NULL in predicate.texts())
+    is_equal = pc.if_else(pc.is_valid(texts), is_equal, missing)
     return pc.invert(is_equal) if predicate.op is Op.NE else is_equal
 
 
 def _in_range(predicate: Predicate, texts: pa.Array) -> pa.Array:
-    encoded = texts.dictionary_encode()
     operand = sort_key(encode_text(predicate.value))
-    verdicts = [
-        _compares(predicate.op, sort_key(text), operand) for text in encoded.dictionary.to_pylist()
-    ]
-    found = pa.array(verdicts, pa.bool_()).take(encoded.indices)
+    found = by_entry(
+        encoded(texts),
+        lambda some: pa.array(
+            [_compares(predicate.op, sort_key(text), operand) for text in some.to_pylist()],
+            pa.bool_(),
+        ),
+    )
     return pc.fill_null(found, False)  # noqa: FBT003 - the value to fill in
 
 

@@ -2,7 +2,7 @@
 
 A partial table has one row for each group met:
 
-    k0, k1, ...   the group's values as canonical text
+    k0, k1, ...   the group's values as dictionaries of canonical text
     events        how many events it has
     m<i>          of min and max: integers, texts, or sort keys of payload values
     h<i> l<i>     of sum: values of up to 18 digits as quotients and remainders of 10^9, so that
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from queryapi.contract.codes import QueryCode, failed_at
 from queryapi.contract.descriptor import Aggregate, Function
 from queryapi.contract.fields import Field, Kind
 from spark_jobs.query_batch import Batch
+from spark_jobs.query_dictionary import by_entry, compact, concat, decoded, distinct, encoded
 from spark_jobs.query_text import shown, sort_keys
 
 EVENTS: Final = "events"
@@ -33,6 +35,7 @@ _CODE: Final = "code"
 _SEQ: Final = ""  # a name that no field has
 _BASE: Final = 10**9
 _SHORT_END: Final = 10**18
+_CODE_END: Final = 2**62
 _NULL: Final = "null"
 _INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
@@ -80,6 +83,7 @@ class Gathered:
         self._fields = {field.name: field for field in fields}
         self._needs_seqs = bool(_sums(aggregate))
         self._columns: dict[str, list[pa.Array]] = {name: [] for name in (*self._fields, _SEQ)}
+        self._joined: set[str] = set()
         self.stream = stream
         self.rows = 0
         self.bytes = 0
@@ -91,7 +95,7 @@ class Gathered:
             self.bytes += values.nbytes
             self._columns[name].append(values)
         if self._needs_seqs:
-            self._columns[_SEQ].append(batch.raw("hub_commit_seq"))
+            self._columns[_SEQ].append(batch.positions())
         self.rows += batch.rows
 
     def plain(self, field: Field) -> pa.Array:
@@ -105,15 +109,22 @@ class Gathered:
 
     def _whole(self, name: str) -> pa.Array:
         columns = self._columns[name]
-        if len(columns) > 1:
-            self._columns[name] = columns = [pa.concat_arrays(columns)]
+        if name not in self._joined:
+            whole = concat(columns)
+            # What a filter left out must not be judged: a sum refuses texts.
+            is_encoded = isinstance(whole, pa.DictionaryArray)
+            self._columns[name] = columns = [compact(whole) if is_encoded else whole]
+            self._joined.add(name)
         return columns[0]
 
 
 def partial_of(aggregate: Aggregate, batch: Gathered) -> Partial:
     """The groups of some events; execution_failed at the first that a sum cannot take."""
-    codes, keys = _codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
-    values: dict[str, pa.Array] = {_CODE: codes, EVENTS: pa.repeat(1, batch.rows).cast(pa.int64())}
+    codes = Codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
+    values: dict[str, pa.Array] = {
+        _CODE: codes.values,
+        EVENTS: pa.repeat(pa.scalar(1, pa.int64()), batch.rows),
+    }
     for number, metric in enumerate(aggregate.metrics):
         if metric.function in {Function.MIN, Function.MAX}:
             assert metric.field is not None
@@ -121,47 +132,59 @@ def partial_of(aggregate: Aggregate, batch: Gathered) -> Partial:
     long: dict[int, dict[int, int]] = {}
     _check_sums(aggregate, batch)
     for number, field in _sums(aggregate):
-        high, low, count, long[number] = _summands(field, batch, codes)
+        high, low, count, long[number] = _summands(field, batch, codes.values)
         values |= {f"h{number}": high, f"l{number}": low, f"n{number}": count}
-    groups = _fold(aggregate, pa.table(values), keys, long)
-    distinct = {
-        number: _pairs(aggregate, keys, codes, _distinct_values(metric.field, batch))
+    groups = _fold(aggregate, pa.table(values), codes, long)
+    distinct_pairs = {
+        number: _pairs(aggregate, codes, _distinct_values(metric.field, batch))
         for number, metric in enumerate(aggregate.metrics)
         if metric.function is Function.COUNT_DISTINCT and metric.field is not None
     }
-    return Partial(groups=groups, distinct=distinct)
+    return Partial(groups=groups, distinct=distinct_pairs)
 
 
 def group_codes(aggregate: Aggregate, batch: Batch) -> tuple[pa.Array, list[pa.Array]]:
     """A number for each event's group, and for each number the group's values."""
-    return _codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
+    codes = Codes([_key(field, batch) for field in aggregate.group_by], batch.rows)
+    dense = codes.values.dictionary_encode()
+    return dense.indices, [decoded(key) for key in codes.keys(dense.dictionary)]
 
 
 def _key(field: Field, batch: Gathered | Batch) -> pa.DictionaryArray:
-    """Group values as a dictionary of canonical texts."""
-    encoded = batch.plain(field).dictionary_encode(null_encoding="encode")
-    texts = pc.fill_null(shown(field, encoded.dictionary), _NULL)
-    return pa.DictionaryArray.from_arrays(encoded.indices, texts, safe=False)
+    return key_of(field, batch.plain(field))
+
+
+def key_of(field: Field, plain: pa.Array) -> pa.DictionaryArray:
+    """Group values as a dictionary of canonical texts; a text may stand in it twice."""
+    values = encoded(plain)
+    texts = pc.fill_null(shown(field, values.dictionary), _NULL)
+    indices = values.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices, pa.scalar(len(texts), indices.type))
+        texts = pa.concat_arrays([texts, pa.array([_NULL])])
+    return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
 
 
 def _ordered(field: Field, batch: Gathered) -> pa.Array:
     """Values whose order Arrow knows; null is skipped by min and max."""
     values = batch.plain(field)
     if field.kind is not Kind.JSON:
-        return values
-    encoded = values.dictionary_encode()
-    texts = encoded.dictionary
+        return decoded(values)
+    return by_entry(encoded(values), _present_keys)
+
+
+def _present_keys(texts: pa.Array) -> pa.Array:
     is_null = pc.equal(texts, pa.scalar(_NULL))
-    keys = pc.if_else(is_null, pa.scalar(None, pa.string()), sort_keys(texts))
-    return keys.take(encoded.indices)
+    return pc.if_else(is_null, pa.scalar(None, pa.string()), sort_keys(texts))
 
 
-def _distinct_values(field: Field, batch: Gathered) -> pa.Array:
-    values = batch.plain(field)
+def _distinct_values(field: Field, batch: Gathered) -> pa.DictionaryArray:
+    values = encoded(batch.plain(field))
+    texts = values.dictionary.cast(pa.string())
     if field.kind is Kind.JSON:
-        is_null = pc.equal(values, pa.scalar(_NULL))
-        return pc.if_else(is_null, pa.scalar(None, pa.string()), values)
-    return values.cast(pa.string())
+        is_null = pc.equal(texts, pa.scalar(_NULL))
+        texts = pc.if_else(is_null, pa.scalar(None, pa.string()), texts)
+    return pa.DictionaryArray.from_arrays(values.indices, texts)
 
 
 def _check_sums(aggregate: Aggregate, batch: Gathered) -> None:
@@ -185,13 +208,11 @@ def _not_integers(field: Field, batch: Gathered) -> int | None:
     if field.kind is not Kind.JSON:
         position = pc.index(pc.is_valid(values), pa.scalar(True)).as_py()  # noqa: FBT003
         return None if position < 0 else int(position)
-    encoded = values.dictionary_encode()
-    bad = [
-        text != _NULL and not _INTEGER.fullmatch(text) for text in encoded.dictionary.to_pylist()
-    ]
+    texts = encoded(values)
+    bad = [text != _NULL and not _INTEGER.fullmatch(text) for text in texts.dictionary.to_pylist()]
     if not any(bad):
         return None
-    wrong = pc.fill_null(pa.array(bad).take(encoded.indices), False)  # noqa: FBT003
+    wrong = pc.fill_null(pa.array(bad).take(texts.indices), False)  # noqa: FBT003
     return int(pc.index(wrong, pa.scalar(True)).as_py())  # noqa: FBT003
 
 
@@ -199,59 +220,87 @@ def _summands(
     field: Field, batch: Gathered, codes: pa.Array
 ) -> tuple[pa.Array, pa.Array, pa.Array, dict[int, int]]:
     """High and low parts and counts for each event, and for each code what is too long for them."""
-    values = batch.plain(field)
-    encoded = values.dictionary_encode()
+    values = encoded(batch.plain(field))
     numbers = [
         None if text is None or text == _NULL else int(text)
-        for text in encoded.dictionary.to_pylist()
+        for text in values.dictionary.to_pylist()
     ]
     is_short = [number is not None and abs(number) < _SHORT_END for number in numbers]
     parts = [
         divmod(number, _BASE) if short and number is not None else (0, 0)
         for number, short in zip(numbers, is_short, strict=True)
     ]
-    high = pa.array([part[0] for part in parts], pa.int64()).take(encoded.indices)
-    low = pa.array([part[1] for part in parts], pa.int64()).take(encoded.indices)
+    high = pa.array([part[0] for part in parts], pa.int64()).take(values.indices)
+    low = pa.array([part[1] for part in parts], pa.int64()).take(values.indices)
     count = pa.array([int(number is not None) for number in numbers], pa.int64())
     long: dict[int, int] = {}
     if not all(short or number is None for number, short in zip(numbers, is_short, strict=True)):
-        pairs = zip(codes.to_pylist(), encoded.indices.to_pylist(), strict=True)
+        pairs = zip(codes.to_pylist(), values.indices.to_pylist(), strict=True)
         for code, index in pairs:
             number = None if index is None else numbers[index]
             if number is not None and not is_short[index]:
                 long[code] = long.get(code, 0) + number
     zero = pa.scalar(0, pa.int64())
-    counted = pc.fill_null(count.take(encoded.indices), zero)
+    counted = pc.fill_null(count.take(values.indices), zero)
     return pc.fill_null(high, zero), pc.fill_null(low, zero), counted, long
 
 
 # --- codes and folding -----------------------------------------------------------------------
 
 
-def _codes(keys: Sequence[pa.DictionaryArray], rows: int) -> tuple[pa.Array, list[pa.Array]]:
-    """A small number for each event's group, and for each number the group's values."""
-    if not keys:
-        return pa.repeat(0, rows).cast(pa.int64()), []
-    codes = keys[0].indices.cast(pa.int64())
-    texts = [keys[0].dictionary]
-    for key in keys[1:]:
-        width = pa.scalar(max(1, len(key.dictionary)), pa.int64())
-        both = pc.add(pc.multiply(codes, width), key.indices.cast(pa.int64())).dictionary_encode()
-        before = pc.divide(both.dictionary, width)
-        own = pc.subtract(both.dictionary, pc.multiply(before, width))
-        texts = [*(text.take(before) for text in texts), key.dictionary.take(own)]
-        codes = both.indices.cast(pa.int64())
-    return codes, texts
+class Codes:
+    """A number for each row's group, from the numbers of its values; equal numbers, equal group."""
+
+    def __init__(self, keys: Sequence[pa.DictionaryArray], rows: int) -> None:
+        self._digits: list[list[pa.Array]] = []  # texts of values that share one digit
+        self._widths: list[int] = []
+        self.values = pa.repeat(pa.scalar(0, pa.int64()), rows)
+        for key in keys:
+            self._add(key)
+
+    def _add(self, key: pa.DictionaryArray) -> None:
+        width = max(1, len(key.dictionary))
+        own = key.indices.cast(pa.int64())
+        if not self._digits:
+            self.values = own
+        else:
+            if prod(self._widths) * width > _CODE_END:
+                self._collapse()
+            self.values = pc.add(pc.multiply(self.values, pa.scalar(width, pa.int64())), own)
+        self._digits.append([key.dictionary])
+        self._widths.append(width)
+
+    def _collapse(self) -> None:
+        """Number only the combinations that occur, so that a further digit fits."""
+        dense = self.values.dictionary_encode()
+        self._digits = [[decoded(key) for key in self.keys(dense.dictionary)]]
+        self._widths = [max(1, len(dense.dictionary))]
+        self.values = dense.indices.cast(pa.int64())
+
+    def keys(self, codes: pa.Array) -> list[pa.DictionaryArray]:
+        """The group's values for each of these numbers."""
+        found: list[pa.DictionaryArray] = []
+        for texts, width in zip(reversed(self._digits), reversed(self._widths), strict=True):
+            before = pc.divide(codes, pa.scalar(width, pa.int64()))
+            own = pc.subtract(codes, pc.multiply(before, pa.scalar(width, pa.int64())))
+            places = own.cast(pa.int32())
+            found = [*(_dictionary(places, one) for one in texts), *found]
+            codes = before
+        return found
+
+
+def _dictionary(places: pa.Array, texts: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(places, texts, safe=False)
 
 
 def _fold(
-    aggregate: Aggregate, values: pa.Table, keys: list[pa.Array], long: dict[int, dict[int, int]]
+    aggregate: Aggregate, values: pa.Table, groups: Codes, long: dict[int, dict[int, int]]
 ) -> pa.Table:
     """One row for each code."""
     columns = _columns(aggregate)
     folded = values.group_by(_CODE, use_threads=False).aggregate(columns)
     codes = folded[_CODE].combine_chunks()
-    found = {name: key.take(codes) for name, key in zip(key_names(aggregate), keys, strict=True)}
+    found = dict(zip(key_names(aggregate), groups.keys(codes), strict=True))
     found |= {name: folded[f"{name}_{how}"].combine_chunks() for name, how in columns}
     listed = codes.to_pylist() if any(long.values()) else []
     for number, sums in long.items():
@@ -262,19 +311,20 @@ def _fold(
     return pa.table(found)
 
 
-def _pairs(
-    aggregate: Aggregate, keys: list[pa.Array], codes: pa.Array, values: pa.Array
-) -> pa.Table:
+def _pairs(aggregate: Aggregate, groups: Codes, values: pa.DictionaryArray) -> pa.Table:
     """Every group with every value it has, once."""
-    encoded = values.dictionary_encode()
-    width = pa.scalar(max(1, len(encoded.dictionary)), pa.int64())
-    both = pc.unique(
-        pc.add(pc.multiply(codes, width), encoded.indices.cast(pa.int64())).drop_null()
-    )
+    dense = groups.values.dictionary_encode()
+    width = pa.scalar(max(1, len(values.dictionary)), pa.int64())
+    present = pc.is_valid(values)  # A dictionary may have an entry for null.
+    first = pc.multiply(dense.indices.cast(pa.int64()), width)
+    both = pc.unique(pc.add(first, values.indices.cast(pa.int64())).filter(present))
     code = pc.divide(both, width)
     index = pc.subtract(both, pc.multiply(code, width))
-    found = {name: key.take(code) for name, key in zip(key_names(aggregate), keys, strict=True)}
-    return pa.table({**found, VALUE: encoded.dictionary.take(index)})
+    keys = groups.keys(dense.dictionary.take(code))
+    found = dict(zip(key_names(aggregate), keys, strict=True))
+    return pa.table({**found, VALUE: values.dictionary.take(index)}).filter(
+        pc.field(VALUE).is_valid()
+    )
 
 
 # --- merging ---------------------------------------------------------------------------------
@@ -288,25 +338,24 @@ def merge(aggregate: Aggregate, partials: Sequence[Partial]) -> Partial | None:
     if not partials:
         return None
     table = pa.concat_tables([one.groups for one in partials])
-    codes, keys = _table_codes(table, key_names(aggregate))
+    codes = _table_codes(table, key_names(aggregate))
     long = {
-        number: _long_sums(codes, table[f"x{number}"].combine_chunks())
+        number: _long_sums(codes.values, table[f"x{number}"].combine_chunks())
         for number, _ in _sums(aggregate)
     }
     values = {name: table[name] for name, _ in _columns(aggregate)}
-    groups = _fold(aggregate, pa.table({_CODE: codes, **values}), keys, long)
-    distinct = {}
+    groups = _fold(aggregate, pa.table({_CODE: codes.values, **values}), codes, long)
+    distinct_pairs = {}
     for number in partials[0].distinct:
         pairs = pa.concat_tables([one.distinct[number] for one in partials])
-        pair_codes, pair_keys = _table_codes(pairs, key_names(aggregate))
-        values_of = pairs[VALUE].combine_chunks()
-        distinct[number] = _pairs(aggregate, pair_keys, pair_codes, values_of)
-    return Partial(groups=groups, distinct=distinct)
+        pair_codes = _table_codes(pairs, key_names(aggregate))
+        values_of = encoded(pairs[VALUE].combine_chunks())
+        distinct_pairs[number] = _pairs(aggregate, pair_codes, values_of)
+    return Partial(groups=groups, distinct=distinct_pairs)
 
 
-def _table_codes(table: pa.Table, names: Sequence[str]) -> tuple[pa.Array, list[pa.Array]]:
-    columns = [table[name].combine_chunks().dictionary_encode() for name in names]
-    return _codes(columns, table.num_rows)
+def _table_codes(table: pa.Table, names: Sequence[str]) -> Codes:
+    return Codes([distinct(table[name].combine_chunks()) for name in names], table.num_rows)
 
 
 def _long_sums(codes: pa.Array, texts: pa.Array) -> dict[int, int]:
@@ -325,7 +374,7 @@ def distinct_counts(aggregate: Aggregate, groups: pa.Table, pairs: pa.Table) -> 
     both = pa.concat_tables([groups.select(names), pairs.select(names)]) if names else None
     if both is None:
         return pa.array([pairs.num_rows] * groups.num_rows, pa.int64())
-    codes, _ = _table_codes(both, names)
+    codes = _table_codes(both, names).values
     own, theirs = codes.slice(0, groups.num_rows), codes.slice(groups.num_rows)
     counted = pc.value_counts(theirs)
     found = pc.index_in(own, value_set=counted.field("values"))

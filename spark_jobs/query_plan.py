@@ -23,8 +23,9 @@ ROW_GROUP_ROWS: Final = 32_768  # of a rows file; chunks of a segment start at m
 SMALL_ROWS: Final = 60_000  # below this a second task costs more than it saves
 VERIFIED_ROWS: Final = 8_192  # of a proofs file's row group
 VERIFIED_ROWS_MIN: Final = 500
-_TASKS_PER_CORE: Final = 3  # several, so that uneven ones even out and progress shows
-_VERIFIED_TASKS_PER_CORE: Final = 8
+_GRAINS: Final = (32_768, 16_384, VERIFIED_ROWS)  # of verified work, largest first
+TASK_ROWS: Final = 1_000_000  # more tasks than cores only where each has work for a while
+_VERIFIED_TASKS_PER_CORE: Final = (3, 8)  # fewer leave cores idle at the end, more cost starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Chunk:
     groupings: frozenset[str]  # that the groups file has
     commit_times: tuple[int, int]  # least and greatest of the segment
     event_times: tuple[int | None, int | None]
+    has_errors: bool  # some of its events may be unreadable
     counts_unreadable: bool  # the summary does not tell how many there are
     probe: KeyProbe | None
 
@@ -177,6 +179,7 @@ def _chunk(
         groupings=frozenset(segment.summary.groupings),
         commit_times=(starts, ends),
         event_times=(segment.summary.min_event_time, segment.summary.max_event_time),
+        has_errors=is_full or bool(segment.summary.errors),
         counts_unreadable=is_full or (is_cut and bool(segment.summary.errors)),
         probe=None if is_full else _probe(asked, snapshot, segment),
     )
@@ -201,6 +204,7 @@ def whole_chunks(part: Coverage, snapshot: LakeSnapshot) -> list[Chunk]:
             groupings=frozenset(),
             commit_times=(segment.min_hub_commit_time, segment.max_hub_commit_time),
             event_times=(None, None),
+            has_errors=True,
             counts_unreadable=False,
             probe=None,
         )
@@ -229,15 +233,21 @@ def deal(
 ) -> list[list[Chunk]]:
     """The chunks as runs of about equal size, one for each task, in order.
 
-    Where events are to be verified the work is cut finer: a signature costs more than reading.
+    Where events are to be verified the work is cut finer: a signature costs more than reading. But
+    a row group that two tasks share is read twice, so not finer than all cores need.
     """
     rows = sum(chunk.rows for chunk in chunks)
-    grain = VERIFIED_ROWS if is_verified else ROW_GROUP_ROWS
-    if tasks is None and is_verified:
-        tasks = max(1, min(cores * _VERIFIED_TASKS_PER_CORE, rows // VERIFIED_ROWS_MIN))
+    grain = ROW_GROUP_ROWS
+    if is_verified:
+        least, most = _VERIFIED_TASKS_PER_CORE
+        enough = (one for one in _GRAINS if rows // one >= cores * least)
+        grain = next(enough, VERIFIED_ROWS)
+        cuts = rows // grain if rows // grain >= cores * least else rows // VERIFIED_ROWS_MIN
+        tasks = tasks or max(1, min(cores * most, cuts))
     elif tasks is None:
         is_small = rows < SMALL_ROWS or all(chunk.probe is not None for chunk in chunks)
-        tasks = 1 if is_small else min(cores * _TASKS_PER_CORE, 1 + rows // ROW_GROUP_ROWS)
+        rounds = max(1, round(rows / (cores * TASK_ROWS)))
+        tasks = 1 if is_small else min(cores * rounds, 1 + rows // ROW_GROUP_ROWS)
     runs: list[list[Chunk]] = [[] for _ in range(max(1, tasks))]
     share, dealt = max(1, -(-rows // len(runs))), 0
     for piece in _pieces(chunks, share, min(grain, share)):

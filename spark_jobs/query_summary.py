@@ -14,15 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queryapi.contract.descriptor import Aggregate, Descriptor, Filter, Function, Mode
-from queryapi.contract.fields import Field
-from recorder.lake.columns import GROUP_FIELDS
+from recorder.lake.columns import GROUP_FIELDS, GROUPS
 from spark_jobs.query_batch import broken
-from spark_jobs.query_groups import EVENTS, Partial, key_names
+from spark_jobs.query_groups import EVENTS, Partial, key_names, key_of
 from spark_jobs.query_plan import Chunk
-from spark_jobs.query_text import shown
 
 _MEASURED: Final = ("hub_commit_seq", "hub_commit_time", "event_time")
-_NULL: Final = "null"
+_GROUPING: Final = GROUPS.get_field_index("grouping")
 
 
 def grouping_of(descriptor: Descriptor) -> str | None:
@@ -59,27 +57,46 @@ def answers(chunk: Chunk, grouping: str | None) -> bool:
     return not grouping or (chunk.groups_file is not None and grouping in chunk.groupings)
 
 
-def summarized(descriptor: Descriptor, chunk: Chunk, grouping: str) -> Partial:
-    """The partial groups of a whole segment."""
+def summarized(descriptor: Descriptor, chunks: Sequence[Chunk], grouping: str) -> Partial:
+    """The partial groups of whole segments."""
     aggregate = descriptor.aggregate
     assert aggregate is not None
-    table = _read(chunk, grouping) if grouping else _whole(chunk)
-    for name, values in _filtered(descriptor.filter).items():
-        table = table.filter(pc.is_in(table[name], value_set=pa.array(values, pa.string())))
-    return Partial(groups=_partial(aggregate, chunk, table.combine_chunks()), distinct={})
+    wanted = _filtered(descriptor.filter)
+    fields = {field.name for field in aggregate.group_by} | set(wanted)
+    names = [name for name in (*GROUP_FIELDS, EVENTS, *_ends(aggregate)) if name in fields
+             or name not in GROUP_FIELDS]  # fmt: skip
+    tables = []
+    for chunk in chunks:
+        table = _read(chunk, grouping, names) if grouping else _whole(chunk).select(names)
+        if "stream" in fields:
+            stream = pa.repeat(pa.scalar(chunk.stream, pa.string()), table.num_rows)
+            table = table.append_column("stream", stream)
+        tables.append(table)
+    found = pa.concat_tables(tables)
+    for name, values in wanted.items():
+        found = found.filter(pc.is_in(found[name], value_set=pa.array(values, pa.string())))
+    return Partial(groups=_partial(aggregate, found.combine_chunks()), distinct={})
 
 
-def _read(chunk: Chunk, grouping: str) -> pa.Table:
+def _ends(aggregate: Aggregate) -> list[str]:
+    """The columns that the metrics are taken from."""
+    found = {f"{one.function}_{one.field.name}" for one in aggregate.metrics if one.field}
+    return sorted(found)
+
+
+def _read(chunk: Chunk, grouping: str, names: list[str]) -> pa.Table:
+    """One grouping of a segment: a row group, or some rows of the only one of an older file."""
+    assert chunk.groups_file is not None
     try:
-        table = pq.read_table(
-            chunk.groups_file,
-            filters=pc.field("grouping") == grouping,
-            partitioning=None,
-            use_threads=False,
-        )
+        with pq.ParquetFile(chunk.groups_file, memory_map=True) as file:
+            for number in range(file.num_row_groups):
+                ends = file.metadata.row_group(number).column(_GROUPING).statistics
+                if ends is not None and ends.min == ends.max == grouping:
+                    return file.read_row_group(number, columns=names, use_threads=False)
+            whole = file.read(columns=["grouping", *names], use_threads=False)
     except (pa.ArrowException, OSError) as flaw:
-        raise broken(str(chunk.groups_file), flaw) from flaw
-    return table
+        raise broken(chunk.groups_file, flaw) from flaw
+    return whole.filter(pc.equal(whole["grouping"], pa.scalar(grouping))).select(names)
 
 
 def _whole(chunk: Chunk) -> pa.Table:
@@ -94,10 +111,10 @@ def _whole(chunk: Chunk) -> pa.Table:
     return pa.table({EVENTS: pa.array([chunk.rows], pa.int64()), **measured})
 
 
-def _partial(aggregate: Aggregate, chunk: Chunk, table: pa.Table) -> pa.Table:
-    """A row for each row of the summary; two of one group meet when they are merged."""
+def _partial(aggregate: Aggregate, table: pa.Table) -> pa.Table:
+    """A row for each row of the summaries; two of one group meet when they are merged."""
     found = {
-        name: _key(field, chunk, table)
+        name: key_of(field, table[field.name].combine_chunks())
         for name, field in zip(key_names(aggregate), aggregate.group_by, strict=True)
     }
     found[EVENTS] = table[EVENTS]
@@ -105,14 +122,6 @@ def _partial(aggregate: Aggregate, chunk: Chunk, table: pa.Table) -> pa.Table:
         if metric.field is not None:
             found[f"m{number}"] = table[f"{metric.function}_{metric.field.name}"]
     return pa.table(found)
-
-
-def _key(field: Field, chunk: Chunk, table: pa.Table) -> pa.Array:
-    if field.name == "stream":
-        values: pa.Array = pa.repeat(pa.scalar(chunk.stream, pa.string()), table.num_rows)
-    else:
-        values = table[field.name].combine_chunks()
-    return pc.fill_null(shown(field, values), _NULL)
 
 
 def split(chunks: Sequence[Chunk], grouping: str | None) -> tuple[list[Chunk], list[Chunk]]:

@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> RecordedLog:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecordedLog, RecordedStream]:
+    """Log and stream together: set up a second time, the producer begins again too."""
     log = RecordedLog(tmp_path_factory.mktemp("lies") / "hub")
-    log.commit(STREAM.events(12))
-    return log
-
-
-STREAM = RecordedStream("record/app/lies")
+    stream = RecordedStream("record/app/lies")
+    log.commit(stream.events(12))
+    return log, stream
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_every_lie_is_refused_and_changes_nothing(
-    spark: SparkSession, shared: RecordedLog, tmp_path: Path, lie: str
+    spark: SparkSession,
+    shared: tuple[RecordedLog, RecordedStream],
+    tmp_path: Path,
+    lie: str,
 ) -> None:
-    source = LyingFiles(data_dir=shared.root, lie=lie)
-    plan = plan_for(shared, STREAM, lake=tmp_path / "lake", source=source)
+    log, stream = shared
+    source = LyingFiles(data_dir=log.root, lie=lie)
+    plan = plan_for(log, stream, lake=tmp_path / "lake", source=source)
     with pytest.raises(VeenError) as refusal:
         ingest(spark, plan)
     assert refusal.value.code in {ErrorCode.PROOF, ErrorCode.FORMAT}, refusal.value

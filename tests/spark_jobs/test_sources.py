@@ -30,6 +30,7 @@ STREAM = RecordedStream("record/app/web")
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveHub]:
     config = HubConfig(data_dir=tmp_path_factory.mktemp("hub") / "d", open_admission=True)
+    STREAM.client_seq = 0  # The module may be set up a second time, on a new hub.
     with live_hub.running(config) as found:
         found.client().batch(*[one.data for one in STREAM.events(25)]).ok()
         found.control("checkpoint")

@@ -22,6 +22,7 @@ class Adapter:
     """Its ports, by name."""
 
     ports: dict[str, int]
+    pid: int
 
 
 @contextmanager
@@ -38,7 +39,8 @@ def running(cast: Cast, folder: Path, *flags: str) -> Iterator[Adapter]:
             readable, _, _ = select.select([process.stdout], [], [], START_S)
             assert readable, "the adapter did not get ready"
             said = json.loads(process.stdout.readline())
-            yield Adapter({name: said[name] for name in ("udp", "tcp", "port") if name in said})
+            ports = {name: said[name] for name in ("udp", "tcp", "port") if name in said}
+            yield Adapter(ports, process.pid)
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
         finally:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.server import tokens
 from hub.server.config import HubConfig
-from hub.server.core import HubCore, Submission, open_hub
+from hub.server.core import HubCore, Outcome, Submission, open_hub
+from hub.server.line import sync_at_once
 from hub.storage import attachments
 from hub.storage.disk import Disk
 from hub.storage.prune import prune_label
@@ -122,6 +125,47 @@ def abandon(core: HubCore) -> None:
             if fd >= 0:
                 store.disk.close(fd)
     store.leaves.close()
+
+
+class LateSync(Future[None]):
+    """Runs a sync when its result is asked for: after the next batch was written behind it."""
+
+    def __init__(self, messages: int, sync: Callable[[], None]) -> None:
+        del messages
+        super().__init__()
+        self._sync: Callable[[], None] | None = sync
+
+    def result(self, timeout: float | None = None) -> None:
+        sync, self._sync = self._sync, None
+        if sync is not None:
+            try:
+                sync()
+            except Exception as failure:  # noqa: BLE001 - raised by super().result()
+                self.set_exception(failure)
+            else:
+                self.set_result(None)
+        return super().result(timeout)
+
+
+def overlapped(core: HubCore, items: list[Submission], parts: int = 3) -> list[Outcome]:
+    """The outcomes of several batches, each written and signed while the one before it syncs."""
+    line = core.line
+    line.drain()
+    line.run_sync = LateSync
+    outcomes: dict[int, list[Outcome]] = {}
+    size = -(-len(items) // parts) or 1
+    for start in range(0, len(items), size):
+        line.add(items[start : start + size], partial(outcomes.__setitem__, start))
+        assert start not in outcomes or not line.is_syncing or _is_refused(outcomes[start])
+        line.land()
+        line.launch()
+    line.drain()
+    line.run_sync = sync_at_once
+    return [outcome for start in sorted(outcomes) for outcome in outcomes[start]]
+
+
+def _is_refused(outcomes: list[Outcome]) -> bool:
+    return all(isinstance(outcome, VeenError) for outcome in outcomes)
 
 
 def receipts_of(outcomes: list[Any]) -> list[bytes]:

@@ -68,6 +68,7 @@ class Office:
             gateway_config=self.root / "gateway" / "config.json",
             gateway_state=self.root / "gateway",
             readers_keys=self.root / "readers.keys",
+            stream_keys=self.root / "author" / "stream-keys",
         )
 
     @property
@@ -98,7 +99,7 @@ class Office:
                     hub_pk=self.hub.hub_pk,
                     hub_id=HubId(self.hub.hub_id),
                     trust_pk=self.admin.public,
-                    web_url="http://127.0.0.1:1/",
+                    web_url="http://127.0.0.1:1",
                     gateway_url="http://127.0.0.1:2",
                 ),
                 now=timezone.now,

@@ -53,6 +53,12 @@ def test_a_predicate_on_sub_texts_is_the_contract_s_predicate(rng: random.Random
         texts = pa.array([None, *map(encode_text, values)], pa.string())
         expected = [predicate.holds(one) for one in (MISSING, *values)]
         assert holds(predicate, texts).to_pylist() == expected, predicate
+        # As a file's dictionary, and after most of its rows were left out.
+        entries = texts.dictionary_encode()
+        assert holds(predicate, entries).to_pylist() == expected, predicate
+        kept = rng.sample(range(len(texts)), 3)
+        few = holds(predicate, entries.take(pa.array(kept)))
+        assert few.to_pylist() == [expected[one] for one in kept], predicate
 
 
 @given(st.lists(st.none() | _unicode, max_size=5))
