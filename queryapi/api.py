@@ -25,6 +25,7 @@ from queryapi import api_docs, queries, services
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.descriptor_reader import RECORDED_BYTES_MAX, recorded_from
 from queryapi.contract.digest import ResultDigest
+from queryapi.contract.evidence import NOTES
 from queryapi.models import OPEN, Execution, State
 from recorder.api_view import ApiView, check_parameters
 from recorder.auth import READERS, caller_of
@@ -167,6 +168,7 @@ def _result(execution: Execution, digest: ResultDigest, offset: int, limit: int)
         "sha256": sha256(rows).hexdigest(),
     }
     head: dict[str, Value] = {
+        "evidence_note": NOTES[digest.evidence_policy.mode],
         "page": page,
         "record_event": queries.digest_event(execution, digest),
         "result_digest": digest.to_json(),
@@ -222,10 +224,10 @@ class Listing(ApiView):
         rows = queries.listed(caller_of(request))
         after = request.query_params.get("after")
         if after is not None:
-            last = rows.filter(pk=after).first()
+            last = queries.by_result_id(rows, after)
             if last is None:
                 message = "after names no query of yours."
-                raise RecordError(RecordCode.INVALID_PARAMETER, message)
+                raise QueryError(QueryCode.QUERY_NOT_FOUND, message)
             rows = queries.older_than(rows, last)
         found = list(rows[: limit + 1])
         more = found[limit - 1].result_id if len(found) > limit else None

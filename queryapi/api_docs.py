@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from queryapi.api_schemas import QUERY_ID, RESULT_ID
 from queryapi.contract.codes import CODES, QueryCode
+from queryapi.contract.descriptor import Mode
+from queryapi.contract.evidence import NOTES
 from recorder.api_operations import NDJSON, Answer, Operation, Parameter, Schema, ref
 from recorder.api_schemas import SEQ, UUID
 
@@ -41,6 +43,22 @@ _FAILED: Final = (
     QueryCode.EVIDENCE_FAILED, QueryCode.CANCELLED,
 )  # fmt: skip
 _READ: Final = (QueryCode.QUERY_NOT_FOUND, QueryCode.RESULT_NOT_READY, *_FAILED)
+_ETAG: Final = {"ETag": "The same for the same bytes."}
+_UNCHANGED: Final = Answer(
+    status=304,
+    description="What the client holds is what there is.",
+    schema={},
+    example=None,
+    content_type="",
+    headers=_ETAG,
+)
+_IF_NONE_MATCH: Final = Parameter(
+    name="If-None-Match",
+    description="ETags of what the client holds.",
+    schema={"type": "string"},
+    where="header",
+)
+_ROWS: Final[Schema] = {"type": "array", "items": {"type": "object"}}
 _BY_RESULT: Final = Parameter(
     name="result_id", description="As submit gave it.", schema=RESULT_ID, where="path"
 )
@@ -87,6 +105,7 @@ _EVENT: Final[dict[str, object]] = {
 _PAGE: Final[dict[str, object]] = {
     "result_digest": _DIGEST,
     "record_event": _EVENT,
+    "evidence_note": NOTES[Mode.NONE],
     "rows": [{"receipt_id": f"rcpt-{_HASH}"}],
     "page": {"offset": 0, "limit": 1000, "total": 1, "has_more": False, "sha256": _HASH},
 }
@@ -117,7 +136,11 @@ def _operation(
 
 
 def _answer(
-    schema: Schema, example: object, description: str, status: int = 200, **more: str
+    schema: Schema,
+    example: object,
+    description: str,
+    status: int = 200,
+    **more: Any,  # noqa: ANN401 - the other fields of an Answer
 ) -> Answer:
     return Answer(status=status, description=description, schema=schema, example=example, **more)
 
@@ -142,6 +165,14 @@ SUBMIT: Final = _operation(
     description="The descriptor is normalized, pinned to the log as it is now and recorded before "
     "it is executed. The same `query_id` with the same question gives the first answer. `Prefer: "
     "wait=10` waits longer for it, `Prefer: respond-async` not at all.",
+    parameters=(
+        Parameter(
+            name="Prefer",
+            description="RFC 7240: `respond-async`, or `wait` with seconds, at most 30.",
+            schema={"type": "string"},
+            where="header",
+        ),
+    ),
     body=ref("QuerySubmitted"),
     body_examples={"failed logins": _SUBMITTED, "count by subject": _COUNTED},
 )  # fmt: skip
@@ -155,9 +186,15 @@ STATUS: Final = _operation(
 RESULT: Final = _operation(
     "query_result",
     "Rows of a query, page by page",
-    (_answer(ref("QueryResult"), _PAGE, "A slice of the bytes that rows_hash covers."),),
+    (
+        _answer(
+            ref("QueryResult"), _PAGE, "A slice of the bytes that rows_hash covers.", headers=_ETAG
+        ),
+        _UNCHANGED,
+    ),
     _READ,
-    description="`page.sha256` is that of the canonical array of this page's rows.",
+    description="`page.sha256` is that of the canonical array of this page's rows; "
+    "`evidence_note` says what the evidence rests on.",
     parameters=(
         _BY_RESULT,
         Parameter(
@@ -168,6 +205,7 @@ RESULT: Final = _operation(
             description="Rows in the page.",
             schema={"type": "integer", "minimum": 1, "maximum": 10_000, "default": 1000},
         ),
+        _IF_NONE_MATCH,
     ),
 )
 ROWS: Final = _operation(
@@ -175,24 +213,32 @@ ROWS: Final = _operation(
     "The exact bytes that rows_hash covers",
     (
         _answer(
-            {"type": "array", "items": {"type": "object"}},
+            _ROWS,
             [{"receipt_id": f"rcpt-{_HASH}"}],
             "`sha256sum` of the body is rows_hash.",
+            headers=_ETAG,
         ),
+        _UNCHANGED,
     ),
     _READ,
-    parameters=(_BY_RESULT,),
+    parameters=(_BY_RESULT, _IF_NONE_MATCH),
 )
 DOWNLOAD: Final = _operation(
     "query_download",
     "Rows as a file",
     (
         _answer(
-            {"type": "string", "format": "binary"},
-            '{"receipt_id":"rcpt-..."}\n',
-            "An attachment; `Veen-Result-Digest` holds the digest.",
-            content_type=NDJSON,
+            _ROWS,
+            [{"receipt_id": f"rcpt-{_HASH}"}],
+            "An attachment, with the digest beside it in a header.",
+            other_types={
+                NDJSON: '{"receipt_id":"rcpt-..."}\n',
+                "text/csv": "receipt_id\r\nrcpt-...\r\n",
+                "application/vnd.apache.parquet": "PAR1...",
+            },
+            headers={**_ETAG, "Veen-Result-Digest": "The ResultDigest, canonical JSON."},
         ),
+        _UNCHANGED,
     ),
     _READ,
     description="In CSV a text that looks like a formula gets an apostrophe in front.",
@@ -203,14 +249,23 @@ DOWNLOAD: Final = _operation(
             description="json by default.",
             schema={"type": "string", "enum": ["json", "ndjson", "csv", "parquet"]},
         ),
+        _IF_NONE_MATCH,
     ),
 )
 EVIDENCE: Final = _operation(
     "query_evidence",
     "The evidence summary",
-    (_answer(ref("QueryEvidence"), {"mode": "none"}, "`sha256sum` of the body is evidence_hash."),),
+    (
+        _answer(
+            ref("QueryEvidence"),
+            {"mode": "none"},
+            "`sha256sum` of the body is evidence_hash.",
+            headers=_ETAG,
+        ),
+        _UNCHANGED,
+    ),
     _READ,
-    parameters=(_BY_RESULT,),
+    parameters=(_BY_RESULT, _IF_NONE_MATCH),
 )
 DESCRIPTOR: Final = _operation(
     "query_descriptor",
@@ -222,14 +277,16 @@ DESCRIPTOR: Final = _operation(
                 "descriptor": _DESCRIPTOR,
                 "record_event": {**_EVENT, "stream": "record/query/requests"},
             },
-            "`record_event` is null until the RECEIPT is held.",
+            "`record_event` is null, and there is no ETag, until the RECEIPT is held.",
         ),
+        _UNCHANGED,
     ),
     (QueryCode.QUERY_NOT_FOUND,),
     parameters=(
         Parameter(
             name="query_id", description="As submitted or given.", schema=QUERY_ID, where="path"
         ),
+        _IF_NONE_MATCH,
     ),
 )
 CANCEL: Final = _operation(
@@ -250,6 +307,7 @@ LIST: Final = _operation(
     "Queries, newest first",
     (_answer(ref("QueryStatuses"), {"queries": [_STATUS], "next": None}, "Your own; "
              "administrators see all."),),
+    (QueryCode.QUERY_NOT_FOUND,),
     parameters=(
         Parameter(name="after", description="The `next` of the page before.", schema=RESULT_ID),
         Parameter(

@@ -8,6 +8,7 @@ Imports no framework.
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,9 +18,12 @@ from typing import Any, Final
 from hub import canonical_json
 from hub.canonical_json import JsonError, Value
 from hub.errors import ErrorCode, ProofError, VeenError
+from hub.wire.rotation import RotationRecord, decode_record
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.digest import ResultDigest
 from queryapi.contract.rows import CLOSE, OPEN, SEPARATOR
+from queryapi.signers import ROTATIONS
+from recorder.codes import RecordCode, RecordError
 from recorder.web_client import WebClient, details_of, seconds_of
 
 PAGE_ROWS: Final = 5_000
@@ -31,6 +35,7 @@ EVIDENCE: Final = "evidence.json"
 DIGEST: Final = "digest.json"
 DESCRIPTOR: Final = "descriptor.json"
 _BASE: Final = "/api/query"
+_MANIFESTS: Final = "/api/record/manifests"
 
 
 class QueryWeb(WebClient):
@@ -172,7 +177,24 @@ class Query:
             self.client.web.save(f"{_BASE}/evidence/{self.result_id}", None, sink)
         (folder / DESCRIPTOR).write_bytes(canonical_json.encode(self.descriptor()["descriptor"]))
         (folder / DIGEST).write_bytes(digest.canonical())
+        self._save_rotations(folder / ROTATIONS)
         return digest
+
+    def _save_rotations(self, path: Path) -> None:
+        """What leads from a pinned key to those that signed before it; nothing where none did."""
+        web = self.client.web
+        try:
+            rotations = web.get(f"{_MANIFESTS}/latest")["rotations"]
+        except RecordError as refusal:
+            if refusal.error_code is not RecordCode.NOT_FOUND:
+                raise
+            return  # Nothing was checkpointed yet, so nothing was handed over.
+        records = [decode_record(b64decode(one)) for one in rotations]
+        last = [one.manifest_id.hex() for one in records if isinstance(one, RotationRecord)]
+        if rotations:
+            manifests = [web.get(f"{_MANIFESTS}/{one}")["manifest"] for one in last]
+            found: dict[str, Value] = {"rotations": rotations, "manifests": manifests}
+            path.write_bytes(canonical_json.encode(found))
 
 
 def encode_row(row: Value) -> bytes:

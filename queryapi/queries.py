@@ -14,9 +14,10 @@ from hub import canonical_json
 from hub.canonical_json import Value
 from queryapi import events, policy
 from queryapi.contract.codes import QueryCode, QueryError
-from queryapi.contract.descriptor_reader import read_recorded
+from queryapi.contract.descriptor import is_result_id
+from queryapi.contract.descriptor_reader import is_query_id, read_recorded
 from queryapi.contract.digest import ResultDigest, compare
-from queryapi.models import OPEN, Execution, Replay, State
+from queryapi.models import Execution, Replay, State
 from queryapi.result_files import ResultFolder
 from recorder.auth import ADMIN, Caller
 from recorder.event import format_time
@@ -27,12 +28,18 @@ RETRY_AFTER_S: Final = 1
 
 def find(caller: Caller, result_id: str) -> Execution:
     """An execution that this caller may see, or query_not_found."""
-    return policy.visible(caller, Execution.objects.filter(pk=result_id).first())
+    return policy.visible(caller, by_result_id(Execution.objects.all(), result_id))
+
+
+def by_result_id(rows: QuerySet[Execution], result_id: str) -> Execution | None:
+    """The row of this id; what cannot be one, as a NUL in it, is not even looked for."""
+    return rows.filter(pk=result_id).first() if is_result_id(result_id) else None
 
 
 def find_query(caller: Caller, query_id: str) -> Execution:
     """The same by query_id."""
-    return policy.visible(caller, Execution.objects.filter(query_id=query_id).first())
+    found = Execution.objects.filter(query_id=query_id).first() if is_query_id(query_id) else None
+    return policy.visible(caller, found)
 
 
 def find_replay(caller: Caller, replay_id: uuid.UUID) -> Replay:
@@ -181,12 +188,6 @@ def running_of(principal_id: str) -> int:
 
 
 def expired(before: datetime) -> QuerySet[Execution]:
-    """Completed queries whose rows have been kept long enough."""
-    return Execution.objects.filter(
-        state=State.COMPLETED, finished_at__lt=before, rows_removed_at__isnull=True
-    )
-
-
-def unfinished_ids() -> set[str]:
-    """Results that may still be written."""
-    return set(Execution.objects.filter(state__in=OPEN).values_list("result_id", flat=True))
+    """Queries whose files go: kept long enough, or left by one that failed after writing them."""
+    is_over = Q(state=State.COMPLETED, finished_at__lt=before) | Q(state=State.FAILED)
+    return Execution.objects.filter(is_over, rows_removed_at__isnull=True)

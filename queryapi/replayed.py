@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hub import canonical_json
 from hub.canonical_json import JsonError, Value
-from hub.errors import WireError
+from hub.errors import ProofError, WireError
 from hub.types import HubId, StreamSeq
+from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
 from recorder.event import parse_time
 from recorder.projection import Row, RowError, receipt_id
@@ -54,7 +55,21 @@ def _event(found: Value, hub_ids: dict[str, HubId]) -> tuple[Row, bytes]:
     )
     if row.receipt_id != receipt_id(receipt.leaf_hash):
         raise ValueError("receipt_id is not that of the receipt")
+    if found.get("msg") is not None:
+        _check_message(row, receipt, b64decode(str(found["msg"]), validate=True))
     return row, data
+
+
+def _check_message(row: Row, receipt: Receipt, data: bytes) -> None:
+    """Where the message itself came with it: it is the one of the receipt, and its author's."""
+    msg = Msg.decode(data)
+    msg.check_ct_hash()
+    where = f"{row.stream} {row.hub_commit_seq}"
+    if (msg.label, msg.leaf_hash()) != (receipt.label, receipt.leaf_hash):
+        raise ProofError(f"{where}: the receipt is for another message")
+    msg.verify()
+    if msg.client_id.hex() != row.principal_id:
+        raise ProofError(f"{where}: another key signed the message")
 
 
 def _text(value: Value) -> str | None:

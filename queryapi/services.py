@@ -220,11 +220,16 @@ def complete(execution: Execution) -> bool:
     return bool(recorded.update(state=State.COMPLETED, finished_at=timezone.now(), step=""))
 
 
-def fail(execution: Execution, code: QueryCode, message: str) -> bool:
-    """End it without an answer, with its audit line; False when it had ended or is recorded."""
+def fail(execution: Execution, code: QueryCode, message: str, *, holder: str = "") -> bool:
+    """End it without an answer, with its audit line; False when it had ended or is recorded.
+
+    A worker names itself: one that lost the query meanwhile must not end it for its successor.
+    """
     now = timezone.now()
     with transaction.atomic():
         unfinished = Execution.objects.filter(pk=execution.pk, state__in=OPEN, digest="")
+        if holder:
+            unfinished = unfinished.filter(holder=holder)
         ended = unfinished.update(
             state=State.FAILED, error_code=code.value, message=message, finished_at=now, step=""
         )
@@ -234,14 +239,14 @@ def fail(execution: Execution, code: QueryCode, message: str) -> bool:
             "outcome": State.FAILED.value, "error_code": code.value, "message": message,
         }  # fmt: skip
         events.record_executed(execution, facts)
-    if code is QueryCode.EVIDENCE_FAILED:
-        note_finding(
-            code.value,
-            f"query {execution.result_id}",
-            message,
-            severity=Finding.Severity.CRITICAL,
-            now=now,
-        )
+        if code is QueryCode.EVIDENCE_FAILED:
+            note_finding(
+                code.value,
+                f"query {execution.result_id}",
+                message,
+                severity=Finding.Severity.CRITICAL,
+                now=now,
+            )
     return True
 
 
@@ -287,13 +292,13 @@ def complete_replay(
     return True
 
 
-def fail_replay(replay: Replay, code: QueryCode, message: str) -> bool:
-    """End a replay that has no answer, and have that recorded."""
+def fail_replay(replay: Replay, code: QueryCode, message: str, *, holder: str) -> bool:
+    """End a replay that has no answer, and have that recorded; only for who holds it."""
     facts: dict[str, Value] = {
         "outcome": State.FAILED.value, "error_code": code.value, "message": message,
     }  # fmt: skip
     with transaction.atomic():
-        unfinished = Replay.objects.filter(pk=replay.pk, state__in=OPEN)
+        unfinished = Replay.objects.filter(pk=replay.pk, state__in=OPEN, holder=holder)
         if not unfinished.update(
             state=State.FAILED,
             error_code=code.value,

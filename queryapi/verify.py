@@ -2,7 +2,8 @@
 
 Integrity: descriptor, rows and evidence are the bytes that digest and result_id cover. Binding: the
 evidence is about these rows, sampled as the descriptor says. With the events of the coverage the
-whole answer is computed again, and with a pinned hub key each of their receipts is checked.
+whole answer is computed again, and with a pinned hub key each of their receipts is checked, also
+where the key was rotated since (`rotations.json`, saved beside the answer).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from queryapi.contract.digest import ResultDigest
 from queryapi.contract.evaluate import evaluate
 from queryapi.contract.evidence import Sampler, summary_bytes
 from queryapi.contract.rows import RowShape, rows_hash
+from queryapi.signers import Signers
 from recorder.projection import Row
 
 _BLOCK: Final = 1024 * 1024
@@ -177,7 +179,7 @@ def _check_events(
         report.check(
             Verdict.INTEGRITY,
             "every event's receipt is signed by the pinned key",
-            lambda: _check_signed(events, hub_pk),
+            lambda: _check_signed(saved, events, hub_pk),
         )
     report.check(
         Verdict.CONSISTENCY,
@@ -212,13 +214,22 @@ def _leaves(rows: list[Row]) -> dict[str, dict[int, LeafHash]]:
     return found
 
 
-def _check_signed(events: list[tuple[Row, bytes]], hub_pk: PublicKey) -> None:
+def _check_signed(saved: Saved, events: list[tuple[Row, bytes]], hub_pk: PublicKey) -> None:
+    signers = Signers.read(saved.folder, hub_pk)
+    assert saved.descriptor.coverage is not None
+    labels = {part.stream: part.label for part in saved.descriptor.coverage}
     for row, data in events:
         receipt = Receipt.decode(data)
-        receipt.verify(hub_pk)
+        where = f"{row.stream} {row.hub_commit_seq}"
+        try:
+            signers.check(receipt)
+        except VeenError as refusal:
+            raise ProofError(f"{where}: {refusal.detail}", refusal.code) from refusal
         said = (receipt.stream_seq, receipt.leaf_hash, receipt.mmr_root, receipt.hub_ts * 1000)
         if said != (row.hub_commit_seq, row.leaf_hash, row.mmr_root, row.hub_commit_time):
-            raise ProofError(f"{row.stream} {row.hub_commit_seq}: the receipt is of another event")
+            raise ProofError(f"{where}: the receipt is of another event")
+        if receipt.label != labels.get(row.stream, receipt.label):
+            raise ProofError(f"{where}: the receipt is of another stream")
 
 
 def _check_again(saved: Saved, rows: list[Row]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hub.cli.output import emit, emit_line, escape, examples, note
-from queryapi.cli.desk import PATH, desk_options, show, waited
+from queryapi.cli.desk import PATH, desk_options, note_evidence, saved, show, waited
 
 if TYPE_CHECKING:
     from queryapi.client import Client
@@ -61,7 +61,7 @@ def result(  # noqa: PLR0917 - what can be asked of an answer
     query = client.result(result_id)
     waited(query, timeout_s)
     if save is not None:
-        emit(dict(query.save(save).to_json()), as_json=as_json)
+        saved(query, save, as_json=as_json)
     elif kind is not None:
         path = f"/api/query/result/{result_id}/download"
         if out is None:
@@ -69,7 +69,11 @@ def result(  # noqa: PLR0917 - what can be asked of an answer
         else:
             with out.open("wb") as sink:
                 size = client.web.save(path, {"format": kind}, sink)
-            note(f"{size} bytes in {out}")
+            digest = query.digest()
+            beside = out.with_name(f"{out.name}.digest.json")
+            beside.write_bytes(digest.canonical())
+            note(f"{size} bytes in {out}, the digest in {beside}")
+            note_evidence(digest)
     elif limit is not None or offset:
         show(query.page(offset, limit or 1000))
     else:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from hub.cli.output import json_option, note, progress, progress_end
+from hub.cli.output import emit, json_option, note, progress, progress_end
 from hub.cli.place import Place, place_options
 
 if TYPE_CHECKING:
     from queryapi.client import Client, Query
+    from queryapi.contract.digest import ResultDigest
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH: Final = click.Path(path_type=Path)
@@ -86,6 +87,22 @@ def _sentence(status: dict[str, Any]) -> str:
     filled = width * done["done"] // done["total"]
     bar = "#" * filled + "." * (width - filled)
     return f"{status['status']}  {done['step']}  [{bar}] {done['done']}/{done['total']}"
+
+
+def saved(query: Query, folder: Path, *, as_json: bool) -> None:
+    """Keep all that verifies an answer, and show its digest."""
+    digest = query.save(folder)
+    emit(dict(digest.to_json()), as_json=as_json)
+    note_evidence(digest)
+
+
+def note_evidence(digest: ResultDigest) -> None:
+    """What was verified, and what that rests on."""
+    from queryapi.contract.evidence import NOTES  # noqa: PLC0415
+
+    mode = digest.evidence_policy.mode
+    note(f"evidence {mode}, unreadable events {digest.unreadable_count}")
+    note(NOTES[mode])
 
 
 def show(value: Any) -> None:  # noqa: ANN401 - a JSON value with exact numbers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hub.cli.output import emit, escape, examples, note
-from queryapi.cli.desk import PATH, desk_options, show, waited
+from queryapi.cli.desk import PATH, desk_options, note_evidence, saved, show, waited
 
 if TYPE_CHECKING:
     from queryapi.client import Client, Query
@@ -60,8 +60,7 @@ def submit(
         return 0
     waited(query, timeout_s)
     if save is not None:
-        digest = query.save(save)
-        emit(dict(digest.to_json()), as_json=as_json)
+        saved(query, save, as_json=as_json)
         return 0
     _show(query, as_json=as_json)
     return 0
@@ -137,5 +136,5 @@ def _show(query: Query, *, as_json: bool) -> None:
     if digest.row_count > _SHOWN_MAX:
         note(f"... {digest.row_count - _SHOWN_MAX} more; `veen query result {query.result_id}`")
     note(f"{digest.row_count} rows, rows_hash {digest.rows_hash[:16]}, as recorded")
-    note(f"evidence {digest.evidence_policy.mode}, unreadable events {digest.unreadable_count}")
+    note_evidence(digest)
     note(f"result {query.result_id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -21,6 +22,14 @@ from recorder.event import UnixMillis, format_time
 VERSION: Final = 1
 DESCRIPTOR_BYTES_MAX: Final = 256 * 1024
 SERVER_KEYS: Final = ("coverage", "principal_id")  # of meta; a client never sends them
+
+
+_RESULT_ID: Final = re.compile(r"r-[0-9a-f]{64}", re.ASCII)
+
+
+def is_result_id(text: str) -> bool:
+    """Whether an execution could have this id."""
+    return _RESULT_ID.fullmatch(text) is not None
 
 
 class Mode(StrEnum):

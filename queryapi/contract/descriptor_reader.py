@@ -52,6 +52,11 @@ _FILTER_KEYS: Final = ("event_type", "subject_id", "time", "principal_id", "orig
 _PREDICATE_KEYS: Final = ("path", "op", "value")
 
 
+def is_query_id(text: str) -> bool:
+    """Whether a query may be called so."""
+    return _QUERY_ID.fullmatch(text) is not None
+
+
 def read_submitted(source: bytes, *, query_id: str) -> Descriptor:
     """What a client sent, normalized; `query_id` is used where it gave none.
 
@@ -143,7 +148,7 @@ def _descriptor(
     found: dict[str, object], flaws: Flaws, query_id: str, meta: dict[str, Value]
 ) -> Descriptor:
     given = flaws.text(found.get("query_id"), "query_id")
-    if given is not None and not _QUERY_ID.fullmatch(given):
+    if given is not None and not is_query_id(given):
         flaws.add(f"not {_QUERY_ID.pattern}", "query_id")
     aggregate = _aggregate(found.get("aggregate"), flaws)
     return Descriptor(

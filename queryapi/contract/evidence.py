@@ -22,6 +22,14 @@ from recorder.projection import Row
 
 SEPARATOR: Final = b","
 TAIL: Final = b"]}"
+# What an answer's evidence rests on, said wherever its digest is shown.
+NOTES: Final[dict[Mode, str]] = {
+    Mode.NONE: "Nothing was verified: the rows are what the lake holds.",
+    Mode.SPOT: "The events of sampled rows were opened again and verified; the others were not.",
+    Mode.FULL: "Every event behind a row was opened again and verified, and the leaves of the "
+    "whole coverage fold to its root. That no other event belongs to the answer rests on the "
+    "recorded hashes of the lake's sealed files; `veen recorder audit` opens those again, too.",
+}
 NONE: Final = b'{"mode":"none"}'
 _ALL: Final = 1 << 64
 

@@ -67,9 +67,10 @@ def call(web: Client) -> Call:
             content_type="application/json",
             headers={**bearer(who), "Prefer": "respond-async", **headers},
         )
-        if answer.streaming:  # Read whole, so that no file stays open.
+        if answer.streaming:
+            # Read to its end, which closes the file. A close of our own would end the request a
+            # second time, and with it the connection that holds the test's transaction.
             whole = answer.getvalue()
-            answer.close()
             setattr(answer, "getvalue", lambda: whole)  # noqa: B010 - a method of Django's
         return answer
 

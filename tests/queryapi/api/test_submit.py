@@ -159,6 +159,24 @@ def test_too_many_unfinished_queries_are_refused_with_a_time_to_come_back(
         object.__setattr__(settings.VEEN, "query_waiting_max", 200)
 
 
+def test_too_many_queries_in_a_minute_are_refused_replays_included(
+    call: Call, callers: Callers, asked: WebBundle, name: str, settings: DjangoSettings
+) -> None:
+    object.__setattr__(settings.VEEN, "query_rate_max", 2)
+    try:
+        taken = call(callers.alice, "POST", "submit", question(name)).json()
+        done = query_desk.complete(asked, taken["result_id"])
+        body = f'{{"descriptor":{done.descriptor},"result_digest":{done.digest}}}'.encode()
+        assert call(callers.alice, "POST", "replay", body).status_code == 202
+        for path, source in (("submit", canonical_json.encode(question(name))), ("replay", body)):
+            refused = call(callers.alice, "POST", path, source)
+            assert (refused.status_code, refused.json()["error_code"]) == (429, "rate_limited")
+            assert int(refused["Retry-After"]) > 0
+        assert call(callers.bob, "POST", "submit", question(name)).status_code == 202
+    finally:
+        object.__setattr__(settings.VEEN, "query_rate_max", 600)
+
+
 def test_other_media_types_and_other_roles_are_refused(
     call: Call, callers: Callers, name: str, web: object
 ) -> None:
