@@ -88,6 +88,7 @@ def key_files(state: StateDir) -> KeyFiles:
         gateway_config=state.gateway / "config.json",
         gateway_state=state.gateway,
         readers_keys=state.secret(READERS_KEYS),
+        stream_keys=state.author / "stream-keys",
     )
 
 

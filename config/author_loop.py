@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
-from dataclasses import dataclass, field
 from typing import Final
 
 from django.db import DatabaseError, close_old_connections
 
+from config.author_anchors import Anchoring
 from config.author_keys import Realm, open_authority, read_facts
+from config.pace import Pace
 from config.up_state import StateDir, write_json
 from hub.errors import ErrorCode, VeenError
 from recorder import checkpoints
-from recorder.acts import executor, publishing
+from recorder.acts import executor, publishing, reader_keys
 from recorder.acts.authority import Authority, Facts
 from recorder.acts.bindings import note_violations
 from recorder.checkpoints import LateWatch, Schedule
+from recorder.findings import FindingScribe
 from recorder.founding import found_streams, is_founded
+from recorder.rebuild import rebuild_if_lost
+from recorder.strays import StrayWatch
 from recorder.wake import Listener
 
 LOOK_S: Final = 0.5
@@ -30,22 +33,6 @@ FORGET_S: Final = 3600.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class Pace:
-    """When something was last done, so that not every look does everything."""
-
-    every_s: float
-    _last: float = field(default=float("-inf"))
-
-    def is_due(self) -> bool:
-        """Whether it is time again; asking counts as doing."""
-        now = time.monotonic()
-        if now - self._last < self.every_s:
-            return False
-        self._last = now
-        return True
-
-
 class Author:
     """One process; the locks of its outboxes keep a second one out."""
 
@@ -54,6 +41,8 @@ class Author:
         self._realm = realm
         self._schedule = schedule
         self._watch = LateWatch(schedule=schedule)
+        self._strays = StrayWatch()
+        self._findings = FindingScribe()
         self._authority: Authority | None = None
         self._complaint = ""
         self._publish = Pace(every_s=PUBLISH_S)
@@ -62,12 +51,15 @@ class Author:
 
     def run(self, stop: threading.Event, listener: Listener) -> None:
         """Work until asked to stop; a hub or database out of reach is waited for."""
+        anchoring = Anchoring()
+        anchoring.start()
         try:
             while not stop.is_set():
                 close_old_connections()
                 self._try_once()
                 listener.wait(LOOK_S)
         finally:
+            anchoring.stop()
             self._state.ready("author").unlink(missing_ok=True)
             self._close()
 
@@ -94,6 +86,9 @@ class Author:
             return False
         if checkpoints.publish(authority, self._schedule):
             authority.scribe.record_pending()
+        self._strays.look(authority)
+        if self._findings.look(authority):
+            authority.scribe.record_pending()
         if self._late.is_due():
             self._watch.look(authority)
         if self._forget.is_due():
@@ -108,6 +103,8 @@ class Author:
         authority = open_authority(self._state, self._realm, facts)
         self._authority = authority
         authority.scribe.authorize()
+        rebuild_if_lost(authority)
+        reader_keys.keep_files(authority)
         found_streams()
         executor.run_pending(authority)
         publishing.publish_readers(authority)

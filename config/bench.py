@@ -12,8 +12,10 @@ from hub.cli.output import examples
 ROWS: Final[dict[str, Row]] = {
     "hub": Row("hub.cli.bench:hub", "Submits, batches, proofs and restart of a hub."),
     "record": Row("recorder.bench.cli:record", "SDK and gateway against their parts."),
-    "verify": Row("hub.cli.bench_verify:verify", "A log range offline, on all cores."),
+    "verify": Row("recorder.bench.cli:verify", "A log range and a replay, on all cores."),
     "ingest": Row("config.bench_ingest_cli:ingest", "Committed log to lake, and its lag."),
+    "query": Row("config.bench_query_cli:query", "Classes of questions beside DuckDB."),
+    "evidence": Row("config.bench_query_cli:evidence", "Mode full against its checks alone."),
 }
 
 

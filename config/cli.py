@@ -67,7 +67,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "explain": Entry("hub.cli.evidence:explain", "Say what a code means and what to do."),
     },
     "Assurance and development": {
-        "selftest": Entry("hub.cli.selftest:selftest", "Acceptance tests on temporary hubs."),
+        "selftest": Entry("config.selftest.group:selftest", "Acceptance tests on temporary hubs."),
         "bench": Entry("config.bench:bench", "Measure, with ratios from one run."),
         "test": Entry("config.dev:test", "Run the test suite."),
         "lint": Entry("config.dev:lint", "Run every static check."),

@@ -1,10 +1,13 @@
 """How web and API ask for a fresher lake: a task for the worker, then a look at the manifest.
 
-No result travels back: the manifest itself says how far the lake is [architecture, The lake].
+No result travels back: the manifest itself says how far the lake is. A worker that is only starting
+has no broker yet, and Spark takes its time when it is cold: both are waited for, inside the time
+limit, but only by some of the threads that serve everybody [architecture, The lake].
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +22,10 @@ from recorder.lake_launcher import lake_behind
 from recorder.models import Stream
 
 LOOK_S: Final = 0.03
+SEND_AGAIN_S: Final = 0.5
+WAITING_MAX: Final = 4  # of the eight threads of the web process
+
+_seats: Final = threading.BoundedSemaphore(WAITING_MAX)
 
 
 class CeleryLake:
@@ -26,20 +33,31 @@ class CeleryLake:
 
     def bring_up_to(self, streams: Mapping[str, int], timeout_s: float) -> None:
         """Return when the lake holds each stream up to its sequence, or raise lake_behind."""
-        deadline = time.monotonic() + timeout_s
         waits = {name: _Wait(settings.VEEN_LAKE_DIR, name, seq) for name, seq in streams.items()}
-        missing = {name: seq for name, seq in streams.items() if not waits[name].is_over()}
-        if not missing:
+        if all(wait.is_over() for wait in waits.values()):
             return
-        self._send(missing, timeout_s)
-        while missing:
-            if time.monotonic() >= deadline:
+        if not _seats.acquire(blocking=False):
+            raise lake_behind()
+        try:
+            self._wait(streams, waits, time.monotonic() + timeout_s)
+        finally:
+            _seats.release()
+
+    def _wait(
+        self, streams: Mapping[str, int], waits: Mapping[str, _Wait], deadline: float
+    ) -> None:
+        is_asked, next_try = False, 0.0
+        while missing := {name: seq for name, seq in streams.items() if not waits[name].is_over()}:
+            now = time.monotonic()
+            if now >= deadline:
                 raise lake_behind()
+            if not is_asked and now >= next_try:
+                is_asked, next_try = self._ask(missing, deadline - now), now + SEND_AGAIN_S
             time.sleep(LOOK_S)
-            missing = {name: seq for name, seq in missing.items() if not waits[name].is_over()}
 
     @staticmethod
-    def _send(missing: Mapping[str, int], timeout_s: float) -> None:
+    def _ask(missing: Mapping[str, int], timeout_s: float) -> bool:
+        """Whether the broker took the task; without a worker of its own there may never be one."""
         from config.celery import app  # noqa: PLC0415 - Celery costs a third of a second
 
         try:
@@ -50,7 +68,10 @@ class CeleryLake:
                 retry=False,
             )
         except (OperationalError, OSError) as refusal:
-            raise lake_behind() from refusal
+            if not settings.VEEN.run_worker and settings.VEEN.redis_url is None:
+                raise lake_behind() from refusal
+            return False
+        return True
 
 
 class _Wait:

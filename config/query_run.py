@@ -1,11 +1,14 @@
 """One execution of a query in the worker: fresh lake, Spark, files, digest [Query 8; architecture].
 
 What is on disk is never computed again: a result folder with a digest is the answer, whoever wrote
-it. Scratch folders are private to a run and removed with it.
+it. Scratch folders are private to a run, which holds a lock on its own, and removed with it; those
+of a run that was killed are found by their free locks.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
 import shutil
 import threading
@@ -48,6 +51,7 @@ from spark_jobs.session import QUERY_POOL
 from spark_jobs.tasks import JobControl
 
 SCRATCH: Final = ".run-"
+SCRATCH_YOUNG_S: Final = 1.0  # made, and perhaps not yet locked
 PROGRESS_S: Final = 0.3
 
 
@@ -153,7 +157,7 @@ class Runner:
             size = ResultFolder(target).rows.stat().st_size
             return Found(digest=known, rows_bytes=size, timings=Timings(ingest_ms=0, run_ms=0))
         descriptor = read_recorded(execution.descriptor.encode())
-        with self._scratch() as folder:
+        with written_or_failed(), self._scratch() as folder:
             outcome, digest, timings = self._run(descriptor, folder, run)
             publish(folder, target, digest)
         return Found(digest=digest, rows_bytes=outcome.rows_bytes, timings=timings)
@@ -162,7 +166,7 @@ class Runner:
         """A recorded query asked again, and its digest beside the recorded one."""
         run.limit(self._settings.query_time_s)
         descriptor = read_recorded(replay.descriptor.encode())
-        with self._scratch() as folder:
+        with written_or_failed(), self._scratch() as folder:
             _, digest, _ = self._run(descriptor, folder, run)
         theirs = ResultDigest.decode(canonical_json.parse(replay.their_digest))
         return digest, compare(theirs, digest)
@@ -171,17 +175,20 @@ class Runner:
     def _scratch(self) -> Iterator[Path]:
         folder = queries.results_dir() / f"{SCRATCH}{secrets.token_hex(8)}"
         Disk().mkdir(folder)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
     def _run(
         self, descriptor: Descriptor, folder: Path, run: QueryRun
     ) -> tuple[QueryOutcome, ResultDigest, Timings]:
         started = time.monotonic()
         around = self._lake.surroundings()
-        found = _streams(descriptor)
+        found = streams_of(descriptor)
         run.say("lake")
         self._bring_up(around, descriptor, run)
         ingested = time.monotonic()
@@ -192,15 +199,13 @@ class Runner:
             limits=QueryLimits(
                 rows_max=self._settings.query_rows_max, bytes_max=self._settings.query_bytes_max
             ),
-            means=_means(around, found),
+            means=means_of(around, found),
         )
-        control = JobControl(pool=QUERY_POOL, on_progress=_beside(run), is_cancelled=run.must_stop)
-        try:
-            with self._driver.working() as spark:
-                outcome = run_query(spark, job, control, run.say)
-        except OSError as refusal:
-            message = f"The result could not be written: {refusal.strerror}."
-            raise QueryError(QueryCode.EXECUTION_FAILED, message) from refusal
+        control = JobControl(
+            pool=pool_of_runner(), on_progress=_beside(run), is_cancelled=run.must_stop
+        )
+        with self._driver.working() as spark:
+            outcome = run_query(spark, job, control, run.say)
         digest = ResultDigest(
             query_id=descriptor.query_id,
             result_id=descriptor.result_id,
@@ -237,7 +242,42 @@ class Runner:
             raise QueryError(QueryCode.LAKE_BEHIND, message)
 
 
-def _streams(descriptor: Descriptor) -> dict[str, Stream]:
+@contextmanager
+def written_or_failed() -> Iterator[None]:
+    """A disk that takes no more ends the query; whatever it had written goes with its folder."""
+    try:
+        yield
+    except OSError as refusal:
+        message = f"The result could not be written: {refusal.strerror}."
+        raise QueryError(QueryCode.EXECUTION_FAILED, message) from refusal
+
+
+def pool_of_runner() -> str:
+    """Spark shares fairly between pools, and serves one pool in order: so each runner has one."""
+    return f"{QUERY_POOL}-{threading.current_thread().name}"
+
+
+def sweep_scratch(results: Path) -> int:
+    """Remove what killed runs left half done; how many there were."""
+    swept = 0
+    for folder in results.glob(f"{SCRATCH}*"):
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # It has ended meanwhile.
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(lock).st_mtime > SCRATCH_YOUNG_S:
+                shutil.rmtree(folder, ignore_errors=True)
+                swept += 1
+        except BlockingIOError:
+            pass  # Its run goes on.
+        finally:
+            os.close(lock)
+    return swept
+
+
+def streams_of(descriptor: Descriptor) -> dict[str, Stream]:
     try:
         return {one.name: one for one in find_streams(descriptor.scope)}
     except VeenError as unknown:
@@ -245,7 +285,7 @@ def _streams(descriptor: Descriptor) -> dict[str, Stream]:
         raise QueryError(QueryCode.COVERAGE_INCOMPLETE, message) from unknown
 
 
-def _means(around: Surroundings, found: dict[str, Stream]) -> Means:
+def means_of(around: Surroundings, found: dict[str, Stream]) -> Means:
     records = Stream.objects.filter(name=streams.LAKE).first()
     return Means(
         hub_pk=around.pin.hub_pk,

@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
@@ -21,7 +22,7 @@ from django.db import close_old_connections, connection
 from django.utils import timezone
 
 from config.lake_work import LakeWork
-from config.query_run import QueryRun, Runner
+from config.query_run import QueryRun, Runner, sweep_scratch
 from config.settings_file import Settings
 from config.spark_driver import SparkDriver
 from hub.errors import ErrorCode, VeenError
@@ -37,6 +38,7 @@ ATTEMPTS_MAX: Final = 3
 RECORD_WAIT_S: Final = 5.0
 LOOKED_AT: Final = 200
 CLEANED_AT_ONCE: Final = 20
+SWEEP_S: Final = 20.0
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class QueryWork:
         self._pool = ThreadPoolExecutor(RUNNERS, thread_name_prefix="query")
         self._lock = threading.Lock()
         self._active: set[str] = set()
+        self._swept_at = float("-inf")
 
     def look(self) -> int:
         """Start whatever waits, as far as runners are free; how many were started."""
@@ -72,14 +75,17 @@ class QueryWork:
         running: dict[str, int] = {}
         for execution in (*queries.left_behind(now)[:LOOKED_AT], *queries.waiting()[:LOOKED_AT]):
             who = execution.principal_id
-            if execution.pk in self._active:
-                continue
             if execution.state == State.PENDING:
                 if who not in running:
                     running[who] = queries.running_of(who)
+                if execution.pk in self._active:
+                    running[who] += 1  # Taken, and about to run.
+                    continue
                 if running[who] >= self._settings.query_running_max:
                     continue
                 running[who] += 1
+            elif execution.pk in self._active:
+                continue
             found.append((execution.pk, execution))
         replays = [(str(one.pk), one) for one in queries.waiting_replays(now)[:LOOKED_AT]]
         return [*found, *[pair for pair in replays if pair[0] not in self._active]]
@@ -113,9 +119,12 @@ class QueryWork:
             self._settle(execution)
             return
         if execution.attempts > ATTEMPTS_MAX:
-            services.fail(execution, QueryCode.INTERNAL_ERROR, "The query could not be run.")
+            self._fail(execution, QueryCode.INTERNAL_ERROR, "The query could not be run.")
             return
         self._attempt(execution)
+
+    def _fail(self, execution: Execution, code: QueryCode, message: str) -> None:
+        services.fail(execution, code, message, holder=self._holder)
 
     @staticmethod
     def _is_recorded(execution: Execution) -> bool:
@@ -138,15 +147,15 @@ class QueryWork:
             if not services.keep_digest(
                 execution, self._holder, found.digest, found.rows_bytes, found.timings
             ):
-                return  # Cancelled, or somebody else has it by now.
+                return  # Cancelled, whose files are removed, or somebody else has it by now.
             self._settle(execution)
 
     def _end(self, execution: Execution, run: QueryRun, failure: QueryError) -> None:
         if failure.error_code is not QueryCode.CANCELLED:
-            services.fail(execution, failure.error_code, failure.message)
+            self._fail(execution, failure.error_code, failure.message)
         elif run.is_late:
             message = f"The query took longer than {self._settings.query_time_s} seconds."
-            services.fail(execution, QueryCode.EXECUTION_FAILED, message)
+            self._fail(execution, QueryCode.EXECUTION_FAILED, message)
         # Else whoever cancelled it has ended it, or another worker has taken it.
 
     def _refused(self, execution: Execution, refusal: VeenError) -> None:
@@ -155,7 +164,7 @@ class QueryWork:
         if refusal.code is ErrorCode.BUSY and execution.attempts < ATTEMPTS_MAX:
             services.let_go(Execution, execution.pk, self._holder)
             return
-        services.fail(execution, QueryCode.EXECUTION_FAILED, f"The query failed: {refusal.code}.")
+        self._fail(execution, QueryCode.EXECUTION_FAILED, f"The query failed: {refusal.code}.")
 
     @staticmethod
     def _settle(execution: Execution) -> None:
@@ -176,7 +185,8 @@ class QueryWork:
             return
         replay.refresh_from_db()
         if replay.attempts > ATTEMPTS_MAX:
-            services.fail_replay(replay, QueryCode.INTERNAL_ERROR, "The replay could not be run.")
+            message = "The replay could not be run."
+            services.fail_replay(replay, QueryCode.INTERNAL_ERROR, message, holder=self._holder)
             return
         with QueryRun(Replay, replay.pk, self._holder, LEASE) as run:
             try:
@@ -184,13 +194,14 @@ class QueryWork:
             except QueryError as failure:
                 is_late = failure.error_code is QueryCode.CANCELLED
                 code = QueryCode.EXECUTION_FAILED if is_late else failure.error_code
-                services.fail_replay(replay, code, failure.message)
+                services.fail_replay(replay, code, failure.message, holder=self._holder)
             except VeenError as refusal:
                 if refusal.code is ErrorCode.BUSY and replay.attempts < ATTEMPTS_MAX:
                     services.let_go(Replay, replay.pk, self._holder)
                     return
                 message = f"The replay failed: {refusal.code}."
-                services.fail_replay(replay, QueryCode.EXECUTION_FAILED, message)
+                code = QueryCode.EXECUTION_FAILED
+                services.fail_replay(replay, code, message, holder=self._holder)
             else:
                 services.complete_replay(replay, self._holder, digest, compared)
 
@@ -199,8 +210,12 @@ class QueryWork:
     def _clean(self) -> None:
         before = timezone.now() - timedelta(days=self._settings.results_days)
         for execution in queries.expired(before)[:CLEANED_AT_ONCE]:
-            shutil.rmtree(queries.results_dir() / execution.result_id, ignore_errors=True)
-            services.forget_rows(execution)
+            if execution.pk not in self._active:  # A run that was cancelled may still write.
+                shutil.rmtree(queries.results_dir() / execution.result_id, ignore_errors=True)
+                services.forget_rows(execution)
+        if time.monotonic() - self._swept_at > SWEEP_S:
+            self._swept_at = time.monotonic()
+            sweep_scratch(queries.results_dir())
 
 
 def _log_fault(done: Future[None]) -> None:

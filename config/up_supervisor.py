@@ -172,7 +172,7 @@ class Bundle:
         hub = self._running_hub
         web, gateway = self._sockets.get(WEB), self._sockets.get(GATEWAY)
         return {
-            "web_url": f"{base_url(web)}/" if web else None,
+            "web_url": base_url(web) if web else None,
             "hub_url": hub.url if hub else None,
             "gateway_url": base_url(gateway) if gateway else None,
             "hub_pk": hub.hub_pk.hex() if hub else None,

@@ -24,6 +24,7 @@ recorder: list[URLPattern | URLResolver] = [
     path("admin/streams", api_admin.Streams.as_view(), name="admin-streams"),
     path("admin/producers", api_admin.Producers.as_view(), name="admin-producers"),
     path("admin/tokens", api_admin.Tokens.as_view(), name="admin-tokens"),
+    path("admin/findings", api_admin.Findings.as_view(), name="admin-findings"),
     path("admin/readers", api_admin.Readers.as_view(), name="admin-readers"),
 ]
 

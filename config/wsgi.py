@@ -16,5 +16,6 @@ refuse_unsafe_start()
 
 # Models can be imported only now that the apps are loaded.
 from hub.services import keep_index_fresh  # noqa: E402
+from recorder.queries import names_by_label  # noqa: E402
 
-keep_index_fresh(settings.VEEN_INDEX_REFRESH_S)
+keep_index_fresh(settings.VEEN_INDEX_REFRESH_S, names_by_label)

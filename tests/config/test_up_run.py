@@ -138,6 +138,8 @@ def test_the_whole_life_of_a_bundle(state: StateDir, start: Callable[..., Up]) -
     assert second.returncode == 6
     assert f"already up on {state.root}" in second.stderr
 
+    for key in ("web_url", "hub_url", "gateway_url"):
+        assert not document[key].endswith("/"), "a route is appended to the address as it is"
     browser = Browser(document["web_url"])
     assert browser.ask("GET", "/")[0] == 302
     assert browser.log_in(login[1], login[2]) == 302

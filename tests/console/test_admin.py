@@ -48,21 +48,10 @@ def test_what_the_log_says_cannot_be_edited(operator: Client, table: str) -> Non
     assert operator.get(f"/admin/hub/{table}/{key}/change/").status_code == 200
 
 
-def test_a_finding_is_acknowledged_with_a_reason_and_nothing_else_changes(
-    operator: Client, finding: Finding
-) -> None:
+def test_findings_cannot_be_edited_removed_or_made_up(operator: Client, finding: Finding) -> None:
     path = f"/admin/hub/finding/{finding.pk}/change/"
-    assertContains(operator.post(path, {"reason": " "}), "Say why this finding may rest")
-    finding.refresh_from_db()
-    assert finding.acknowledged_by == ""
-    operator.post(path, {"reason": "drill of 09:00", "severity": "warning", "code": "none"})
-    finding.refresh_from_db()
-    assert (finding.acknowledged_by, finding.reason) == ("olga", "drill of 09:00")
-    assert (finding.severity, finding.code) == ("critical", "V.PROOF")
-    assert operator.post(path, {"reason": "another"}).status_code == 403
-
-
-def test_findings_cannot_be_removed_or_made_up(operator: Client, finding: Finding) -> None:
+    assert operator.get(path).status_code == 200
+    assert operator.post(path, {"reason": "drill", "severity": "warning"}).status_code == 403
     assert operator.get("/admin/hub/finding/add/").status_code == 403
     answer = operator.post(f"/admin/hub/finding/{finding.pk}/delete/", {"post": "yes"})
     assert answer.status_code == 403

@@ -12,13 +12,25 @@ import pytest
 from tests.support.postgresql import find_binaries, running_server
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("tests/console", "tests/hub/test_index.py", "tests/recorder")
+RECORDER = sorted(
+    str(one.relative_to(ROOT))
+    for one in (ROOT / "tests" / "recorder").iterdir()
+    if one.is_dir() or one.name.startswith("test_")
+)
+# Three runs that may go side by side, each long enough to be worth its server.
+SHARES = {
+    "console, index and queryapi": ("tests/console", "tests/hub/test_index.py", "tests/queryapi"),
+    "recorder, first half": RECORDER[::2],
+    "recorder, second half": RECORDER[1::2],
+}
+TIMEOUT_S = 1200
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
 
 @pytest.mark.skipif(find_binaries() is None, reason="no PostgreSQL server on this machine")
-def test_the_tests_of_the_tables_pass_on_postgresql() -> None:
+@pytest.mark.parametrize("share", SHARES)
+def test_the_tests_of_the_tables_pass_on_postgresql(share: str) -> None:
     with running_server() as url:
         done = subprocess.run(
             [
@@ -31,14 +43,14 @@ def test_the_tests_of_the_tables_pass_on_postgresql() -> None:
                 "--only-database",
                 "-m",
                 "not browser and not spark and not slow",
-                *(name for name in FOLDERS if (ROOT / name).exists()),
+                *SHARES[share],
             ],
             cwd=ROOT,
             env={**os.environ, "VEEN_DATABASE_URL": url, "PYTEST_ADDOPTS": ""},
             capture_output=True,
             text=True,
             check=False,
-            timeout=500,
+            timeout=TIMEOUT_S,
         )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
