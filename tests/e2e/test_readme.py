@@ -85,7 +85,7 @@ def paste(block: str, home: Path) -> str:
 
 @pytest.mark.skipif(not can_cut_the_network(), reason="unshare -rn is not allowed here")
 def test_the_story_of_the_readme_works_as_it_is_written(up: Path, home: Path) -> None:
-    _, first, second = blocks()
+    _, first, second, third = blocks()
     assert "Fingerprint" in up.read_text("utf-8")
     said = paste(first, home)
     assert said.count("stream_seq  1\n") == said.count("stream_seq  2\n") == 1
@@ -97,4 +97,7 @@ def test_the_story_of_the_readme_works_as_it_is_written(up: Path, home: Path) ->
     assert said.count("leaf is included under the last manifest of the superseded key") == 2
     assert "FAIL" not in said
     assert "VALID: 2 messages" in said
+    said = paste(third, home)
+    assert re.search(r"^row_count +2$", said, re.MULTILINE)
+    assert said.rstrip().endswith("valid")
     assert "ended with code -9" in up.read_text("utf-8")
