@@ -27,6 +27,7 @@ from hub.errors import ErrorCode, VeenError
 FILE_NAME: Final = "veen.toml"
 PREFIX: Final = "VEEN_"
 PORT: Final = Integer(0, 65535)
+ADAPTERS: Final = ("syslog", "otlp")
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # Variables that steer a command and are no settings; any other VEEN_* name is a mistake.
@@ -70,6 +71,20 @@ class Settings:
     hub_port: int = setting(PORT, 8421, "port of the hub's data plane; the next free one if taken")
     gateway_port: int = setting(PORT, 8422, "port of the gateway; the next free one if taken")
     run_worker: bool = setting(Flag(), default=True, meaning="run ingest and queries here")
+    syslog: bool = setting(Flag(), default=False, meaning="run the syslog adapter (RFC 5424)")
+    syslog_bind: str = setting(Text(), "127.0.0.1", "its address; beyond loopback needs an allow")
+    syslog_port: int = setting(PORT, 5514, "its port, UDP and TCP; 0 takes a free one")
+    syslog_allow: tuple[str, ...] = setting(TextList(), (), "networks that may send to it")
+    syslog_connection: Path | None = setting(
+        PathName(), None, "connection file of its producer; made by recorded acts if unset"
+    )
+    otlp: bool = setting(Flag(), default=False, meaning="run the OTLP/HTTP logs adapter")
+    otlp_bind: str = setting(Text(), "127.0.0.1", "its address; beyond loopback needs an allow")
+    otlp_port: int = setting(PORT, 4318, "its port; 0 takes a free one")
+    otlp_allow: tuple[str, ...] = setting(TextList(), (), "networks that may send to it")
+    otlp_connection: Path | None = setting(
+        PathName(), None, "connection file of its producer; made by recorded acts if unset"
+    )
     tls_cert: Path | None = setting(PathName(), None, "PEM certificate chain")
     tls_key: Path | None = setting(PathName(), None, "PEM private key of tls_cert")
     workers: int = setting(Integer(0, 256), 0, "HTTP processes of the hub; 0 is one per core")
@@ -239,10 +254,27 @@ def _check(into: _Collector, settings: Settings) -> None:
         into.refuse("config.E014", "anchor_tsa_url and anchor_tsa_cert go together.")
     if settings.anchor_tsa_url is not None and settings.zone == "offline":
         into.refuse("config.E015", "nothing goes out of the offline zone: no anchor_tsa_url there.")
+    for adapter in ADAPTERS:
+        if getattr(settings, adapter):
+            _check_adapter(into, settings, adapter)
     if settings.database_url and urlsplit(settings.database_url).password:
         into.refuse(
             "config.E012", "database_url carries a password; give it by database_password_file."
         )
+
+
+def _check_adapter(into: _Collector, settings: Settings, name: str) -> None:
+    from recorder.adapters.guard import AllowList, check_bind  # noqa: PLC0415 - only when it is on
+
+    bind, allow = getattr(settings, f"{name}_bind"), getattr(settings, f"{name}_allow")
+    try:
+        AllowList(allow)
+    except VeenError as flaw:
+        into.refuse("config.E016", f"{name}_allow: {flaw.detail}.")
+    try:
+        check_bind(bind, allow, needed=f"{name}_allow")
+    except VeenError as flaw:
+        into.refuse("config.E017", f"{name}_bind: {flaw.detail}.")
 
 
 def read(

@@ -59,11 +59,14 @@ class Progress:
     epilog="""\b
 Examples:
   veen up
-  veen up --data-dir ./state --port 9000 --zone offline --no-open"""
+  veen up --data-dir ./state --port 9000 --zone offline --no-open
+  veen up --syslog --otlp"""
 )
 @DATA_DIR
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the console.")
 @click.option("--zone", type=click.Choice(["online", "offline"]), help="The zone of this node.")
+@click.option("--syslog/--no-syslog", default=None, help="Run the syslog adapter (off).")
+@click.option("--otlp/--no-otlp", default=None, help="Run the OTLP/HTTP logs adapter (off).")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--foreground", is_flag=True, default=True, help="Stay in front (the default).")
 @click.option("--trust-hub", metavar="HEX", help="Name this hub key in the trust file.")
@@ -73,6 +76,8 @@ def up(
     data_dir: Path | None,
     port: int | None,
     zone: str | None,
+    syslog: bool | None,
+    otlp: bool | None,
     no_open: bool,
     foreground: bool,
     trust_hub: str | None,
@@ -82,7 +87,8 @@ def up(
     del foreground  # there is no other way yet; systemd and containers want this one
     from config.up_supervisor import Bundle, NotReadyError, StoppedError  # noqa: PLC0415
 
-    settings = load(flags={"data_dir": data_dir, "port": port, "zone": zone})
+    flags = {"data_dir": data_dir, "port": port, "zone": zone, "syslog": syslog, "otlp": otlp}
+    settings = load(flags=flags)
     if settings.bind not in LOOPBACK:
         raise VeenError(
             ErrorCode.CONFIG,
@@ -144,6 +150,8 @@ def _announce(bundle: Bundle, document: Mapping[str, Any], *, as_json: bool) -> 
         click.echo(f"  Hub          {document['hub_url']}")
         if document["gateway_url"] is not None:
             click.echo(f"  Gateway      {document['gateway_url']}")
+        for name, address in _addresses(document):
+            click.echo(f"  {name.capitalize():<12} {address}")
         click.echo(f"  Fingerprint  {document['hub_pk']}")
         if login is not None:
             click.echo(f"  Login        {login['name']}  {login['password']}   (shown only now)")
@@ -151,6 +159,11 @@ def _announce(bundle: Bundle, document: Mapping[str, Any], *, as_json: bool) -> 
         click.echo("Ctrl-C stops everything.")
     sys.stdout.flush()
     bundle.forget_first_login()  # only after it was shown
+
+
+def _addresses(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the adapters that are switched on listen."""
+    return [(one["name"], one["address"]) for one in document["processes"] if one.get("address")]
 
 
 def _open_browser(url: str, *, wanted: bool) -> None:
@@ -231,7 +244,8 @@ def _print_status(document: Mapping[str, Any]) -> None:
     click.echo(f"Hub id       {document['hub_id']}")
     click.echo(f"State        {document['data_dir']}  (zone {document['zone']})")
     for process in document["processes"]:
-        click.echo(f"  {process['name']:<8} {process['state']:<11} pid {process['pid']}")
+        line = f"  {process['name']:<8} {process['state']:<11} pid {process['pid']}"
+        click.echo(f"{line}  {process['address']}" if process.get("address") else line)
 
 
 @click.command(

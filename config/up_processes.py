@@ -9,17 +9,17 @@ import sys
 from typing import Final
 from urllib.parse import urlsplit
 
-from config.settings_file import Settings
+from config.settings_file import ADAPTERS, Settings
 from config.up_children import Child
 from config.up_state import StateDir, read_json
 
 LOOPBACK: Final = "127.0.0.1"
 HUB, AUTHOR, GATEWAY, WORKER, WEB = "hub", "author", "gateway", "worker", "web"
 # In the order of starting: the hub, then who creates streams on it, then who uses them.
-ORDER: Final = (HUB, AUTHOR, GATEWAY, WORKER, WEB)
+ORDER: Final = (HUB, AUTHOR, GATEWAY, WORKER, WEB)  # and then the adapters, where switched on
 # Those of one stage stop together: nobody is served by half a bundle, and nothing is recorded
 # after the hub has gone.
-STOP_STAGES: Final = ((WEB, GATEWAY, WORKER), (AUTHOR,), (HUB,))
+STOP_STAGES: Final = ((WEB, GATEWAY, WORKER, *ADAPTERS), (AUTHOR,), (HUB,))
 _OPTIONAL: Final = {GATEWAY: "recorder.gateway", WORKER: "config.worker"}
 
 
@@ -29,7 +29,8 @@ def chosen(settings: Settings) -> tuple[str, ...]:
     for name, module in _OPTIONAL.items():
         if importlib.util.find_spec(module) is None:
             left_out.add(name)
-    return tuple(name for name in ORDER if name not in left_out)
+    adapters = [name for name in ADAPTERS if getattr(settings, name)]
+    return (*(name for name in ORDER if name not in left_out), *adapters)
 
 
 def author_command() -> list[str]:

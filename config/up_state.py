@@ -93,6 +93,11 @@ class StateDir:
         """The hub client of the worker."""
         return self.root / "worker"
 
+    @property
+    def adapters(self) -> Path:
+        """The connection files and spools of the adapters that `up` made producers for."""
+        return self.root / "adapters"
+
     def ready(self, child: str) -> Path:
         """Written by a process without an address once it works, with its pid."""
         return self.run / f"{child}.ready"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from config import up_processes
-from config.settings_file import PREFIX, Settings
+from config.settings_file import ADAPTERS, PREFIX, Settings
+from config.up_adapters import adapters_of
 from config.up_children import GRACE_S, Child, die_with_parent, remember, stop_orphans
 from config.up_hub import (
     RunningHub,
@@ -43,6 +44,7 @@ from config.up_state import StateDir, read_json, write_json
 from config.up_web import web_command
 from hub.errors import ErrorCode, VeenError
 from hub.types import PublicKey
+from recorder.codes import RecordError
 
 PROJECT: Final = Path(__file__).resolve().parent.parent
 PORTS_TRIED_MAX: Final = 200
@@ -85,6 +87,7 @@ class Bundle:
         self._children = {
             name: Child(name, state.log(name)) for name in up_processes.chosen(self._settings)
         }
+        self._adapters = adapters_of(self._settings, state)
         self._hub = self._children[HUB]
         self._realm: RealmKeys | None = None
         self._hub_port = 0
@@ -95,6 +98,8 @@ class Bundle:
 
     def start(self) -> dict[str, Any]:
         """Bring everything up in order; return the status document."""
+        for adapter in self._adapters.values():
+            adapter.check()
         orphans = stop_orphans(self._state)
         if orphans:
             self._say(f"stopped {orphans} process(es) that an earlier run left behind")
@@ -118,7 +123,38 @@ class Bundle:
         self._await_ready([self._children[AUTHOR]])  # it makes what the others use
         self._write_status()
         self._start_together([GATEWAY, WORKER, WEB])
+        self._start_adapters()
         return self.status()
+
+    def _start_adapters(self) -> None:
+        """Last, for their producers are made by acts that the web process takes."""
+        able = []
+        for name, adapter in self._adapters.items():
+            try:
+                adapter.ensure_connection()
+            except (VeenError, RecordError, OSError) as refusal:
+                # Nobody else waits for it, and what helps is a command that asks this bundle.
+                self._children[name].state = "waiting"
+                self._say(f"{name} is not started: {refusal}")
+            else:
+                able.append(name)
+        self._follow_hub()
+        self._start_together(able)
+
+    def _follow_hub(self) -> None:
+        for adapter in self._adapters.values():
+            if self._running_hub is not None:
+                adapter.follow(self._running_hub.url)
+
+    def _tend_adapters(self) -> None:
+        """Start one whose connection file came meanwhile; a rotated producer needs a new start."""
+        for name, adapter in self._adapters.items():
+            child = self._children[name]
+            if child.state == "waiting" and adapter.connection.exists():
+                self._spawn(child)
+                self._write_status()
+            elif child.state == "running" and adapter.has_new_key():
+                child.ask_to_stop()
 
     def _start_together(self, names: Sequence[str]) -> None:
         children = [self._children[name] for name in names if name in self._children]
@@ -133,6 +169,8 @@ class Bundle:
         for name, port in wanted.items():
             if name in self._children:
                 self._sockets[name] = self._listen(name, port)
+        for adapter in self._adapters.values():
+            adapter.listen()
 
     def first_login(self) -> dict[str, Any] | None:
         """Name and password of a new administrator, until `forget_first_login`."""
@@ -163,7 +201,9 @@ class Bundle:
                 child.wait_stopped(deadline)
         for listening in self._sockets.values():
             listening.close()
-        leftovers = [self._state.ready(name) for name in ORDER]
+        for adapter in self._adapters.values():
+            adapter.close()
+        leftovers = [self._state.ready(name) for name in (*ORDER, *ADAPTERS)]
         for path in (self._state.status, self._state.children, *leftovers):
             path.unlink(missing_ok=True)
 
@@ -179,11 +219,15 @@ class Bundle:
             "hub_id": hub.hub_id.hex() if hub else None,
             "zone": self._settings.zone,
             "data_dir": str(self._state.root),
-            "processes": [
-                {"name": child.name, "pid": child.pid, "state": child.state}
-                for child in self._children.values()
-            ],
+            "processes": [self._described(child) for child in self._children.values()],
         }
+
+    def _described(self, child: Child) -> dict[str, Any]:
+        found = {"name": child.name, "pid": child.pid, "state": child.state}
+        adapter = self._adapters.get(child.name)
+        return (
+            found if adapter is None or not adapter.fds else {**found, "address": adapter.address}
+        )
 
     def _write_status(self) -> None:
         self._remember()
@@ -193,10 +237,12 @@ class Bundle:
         remember(self._state, list(self._children.values()))
 
     def _spawn(self, child: Child) -> None:
-        listening = self._sockets.get(child.name)
+        listening, adapter = self._sockets.get(child.name), self._adapters.get(child.name)
         # The socket is ours and outlives a crash: callers wait instead of being refused, and no
         # stranger can answer in its place.
-        fds = () if listening is None else (listening.fileno(),)
+        fds: tuple[int, ...] = () if listening is None else (listening.fileno(),)
+        if adapter is not None:
+            fds = adapter.fds
         self._state.ready(child.name).unlink(missing_ok=True)
         child.spawn(
             self._command(child.name, fds), cwd=PROJECT, env=self._environment(), pass_fds=fds
@@ -204,6 +250,8 @@ class Bundle:
         self._remember()
 
     def _command(self, name: str, fds: tuple[int, ...]) -> list[str]:
+        if name in self._adapters:
+            return self._adapters[name].command()
         if name == HUB:
             assert self._realm is not None
             return hub_command(self._settings, self._state, self._realm, self._hub_port)
@@ -309,6 +357,7 @@ class Bundle:
             child.cut_log()
         if self._hub.state == "running":
             self._note_hub()
+        self._tend_adapters()
 
     def _look_for_new_key(self) -> None:
         """A hub writes hub.json anew when its key rotates: trust should follow within a blink."""
@@ -329,6 +378,7 @@ class Bundle:
             self._say(f"the hub's key is not taken over: {refusal}")
             return
         self._running_hub = hub
+        self._follow_hub()
         self._write_status()
 
     def _free_port(self, name: str, wanted: int) -> int:

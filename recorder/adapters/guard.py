@@ -35,11 +35,11 @@ class AllowList:
         )
 
 
-def check_bind(bind: str, networks: Sequence[str]) -> None:
+def check_bind(bind: str, networks: Sequence[str], *, needed: str = "--allow") -> None:
     """Refuse to listen beyond loopback without a list of who may send."""
     try:
         is_local = bind == "localhost" or ip_address(bind).is_loopback
     except ValueError as flaw:
         raise VeenError(ErrorCode.CONFIG, f"{bind!r} is not an address") from flaw
     if not is_local and not networks:
-        raise VeenError(ErrorCode.CONFIG, f"binding {bind} needs --allow with who may send")
+        raise VeenError(ErrorCode.CONFIG, f"binding {bind} needs {needed} with who may send")

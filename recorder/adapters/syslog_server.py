@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from hub.errors import StoreError, VeenError
 from recorder.adapters import syslog
 from recorder.adapters.framing import Framer, FramingError
 from recorder.adapters.guard import AllowList
+from recorder.adapters.sockets import bound_tcp, bound_udp
 from recorder.sdk import Recorder
 
 logger = logging.getLogger("adapter.syslog")
@@ -52,16 +54,22 @@ class SyslogAdapter:
         self, bind: str, *, udp_port: int | None, tcp_port: int | None
     ) -> dict[str, int]:
         """Open the sockets; returns their ports."""
+        udp = None if udp_port is None else bound_udp(bind, udp_port)
+        tcp = None if tcp_port is None else bound_tcp(bind, tcp_port)
+        return await self.listen_on(udp=udp, tcp=tcp)
+
+    async def listen_on(
+        self, *, udp: socket.socket | None, tcp: socket.socket | None
+    ) -> dict[str, int]:
+        """Serve on sockets that are bound already; returns their ports."""
         ports: dict[str, int] = {}
-        loop = asyncio.get_running_loop()
-        if udp_port is not None:
-            self._udp, _ = await loop.create_datagram_endpoint(
-                lambda: _Datagrams(self), local_addr=(bind, udp_port)
-            )
-            ports["udp"] = self._udp.get_extra_info("sockname")[1]
-        if tcp_port is not None:
-            self._tcp = await asyncio.start_server(self._serve, bind, tcp_port)
-            ports["tcp"] = self._tcp.sockets[0].getsockname()[1]
+        if udp is not None:
+            loop = asyncio.get_running_loop()
+            self._udp, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), sock=udp)
+            ports["udp"] = udp.getsockname()[1]
+        if tcp is not None:
+            self._tcp = await asyncio.start_server(self._serve, sock=tcp)
+            ports["tcp"] = tcp.getsockname()[1]
         return ports
 
     async def close(self) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -48,7 +46,10 @@ def _listener(command: F) -> F:
     )
 )
 def adapter() -> None:
-    """Listen for syslog or OTLP logs; each source has a producer of its own."""
+    """Listen for syslog or OTLP logs; each source has a producer of its own.
+
+    One source of each kind needs no command: `veen up --syslog`, `veen up --otlp`.
+    """
 
 
 @adapter.command(
@@ -68,6 +69,7 @@ def syslog(
 ) -> None:  # fmt: skip
     """RFC 5424 over UDP and TCP (octet counting or one message for each line)."""
     from recorder.adapters.guard import AllowList, check_bind  # noqa: PLC0415
+    from recorder.adapters.process import until_stopped  # noqa: PLC0415
     from recorder.adapters.syslog_server import SyslogAdapter  # noqa: PLC0415
     from recorder.sdk import Recorder  # noqa: PLC0415
 
@@ -83,7 +85,7 @@ def syslog(
             await stop.wait()
             await made.close()
 
-        _run(serve)
+        until_stopped(serve)
         counts = made.counts
     note(f"{counts.recorded} recorded, {counts.refused} refused, {counts.lost} lost")
 
@@ -108,6 +110,8 @@ def otlp(
     from hub.server.http import HttpLimits, start_server  # noqa: PLC0415
     from recorder.adapters.guard import AllowList, check_bind  # noqa: PLC0415
     from recorder.adapters.otlp_server import OtlpAdapter  # noqa: PLC0415
+    from recorder.adapters.process import until_stopped  # noqa: PLC0415
+    from recorder.adapters.sockets import bound_tcp  # noqa: PLC0415
     from recorder.sdk import Recorder  # noqa: PLC0415
 
     check_bind(bind, allow)
@@ -115,41 +119,18 @@ def otlp(
         made = OtlpAdapter(recorder, event_type=event_type, subject=subject, allow=AllowList(allow))
 
         async def serve(stop: asyncio.Event) -> None:
-            sock = _bound(bind, port)
+            sock = bound_tcp(bind, port)
             server = await start_server(made, sock, HttpLimits())
             ports = {"port": sock.getsockname()[1]}
             _announce({"adapter": "otlp", "bind": bind, **ports}, as_json=as_json)
             await stop.wait()
             await server.close(5.0)
 
-        _run(serve)
+        until_stopped(serve)
     note(f"{made.recorded} recorded, {made.refused} refused")
-
-
-def _bound(bind: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((bind, port))
-    sock.setblocking(False)  # noqa: FBT003 - as the call is
-    return sock
 
 
 def _announce(document: dict[str, object], *, as_json: bool) -> None:
     words = " ".join(f"{name}={value}" for name, value in document.items())
     emit(document, as_json=as_json, lines=[f"ready {words}"])
     sys.stdout.flush()
-
-
-def _run(serve: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
-    """Until SIGTERM or SIGINT."""
-    import uvloop  # noqa: PLC0415
-
-    async def work() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        await serve(stop)
-
-    uvloop.run(work())

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from hub.cli.output import emit, examples, note
 from hub.cli.place import parse_hex
+from recorder.cli import new_connection
 from recorder.cli.desk import Desk, desk_options, stream_option
-
-if TYPE_CHECKING:
-    from hub.crypto.signing import SigningKey
 
 _PATH: Final = click.Path(path_type=Path)
 _OUT = click.option("--out", type=_PATH, help="Write the connection file here, mode 0600.")
@@ -76,53 +74,10 @@ def _give(
     desk: Desk, verb: str, args: dict[str, Any], *, out: Path | None, key_file: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Have a key of ours admitted and write the connection file.
-
-    The key is on disk before anyone is asked, so that an answer that never comes costs no key: the
-    same command again finds it and waits for the same act.
-    """
     if out is None:
         raise click.UsageError("--out FILE: the connection file has to go somewhere")
-    kept = key_file or out.with_name(out.name + ".key")
-    key = _key(kept)
-    principal = key.public.hex()
-    asked = _asked_before(desk, verb, principal)
-    result = desk.wait(asked) if asked else desk.ask(verb, {**args, "principal": principal})
-    _write(out, result, key, key_file)
-    if key_file is None:
-        kept.unlink()  # it stands in the connection file now
+    result = new_connection.obtain(desk, verb, args, out=out, key_file=key_file)
     emit({**_summary(result), "connection": str(out)}, as_json=as_json)
-
-
-def _key(path: Path) -> SigningKey:
-    from hub import keystore  # noqa: PLC0415
-    from hub.crypto.signing import SigningKey  # noqa: PLC0415
-
-    if path.exists():
-        return SigningKey(keystore.read_key_file(path))
-    key = SigningKey.generate()
-    keystore.write_key_file(path, key.seed)
-    return key
-
-
-def _asked_before(desk: Desk, verb: str, principal: str) -> str | None:
-    """The act of an earlier run of this command that has not failed."""
-    for act in desk.rows("acts"):
-        is_ours = act["verb"] == verb and act["args"].get("principal") == principal
-        if is_ours and act["state"] != "failed":
-            return str(act["act_id"])
-    return None
-
-
-def _write(out: Path, result: dict[str, Any], key: SigningKey, key_file: Path | None) -> None:
-    from recorder.cli import connection_file  # noqa: PLC0415
-    from recorder.connection import ProducerKey  # noqa: PLC0415
-
-    if key_file is None:
-        held = ProducerKey(name=result["producer"], key=key.seed)
-    else:
-        held = ProducerKey(name=result["producer"], key_file=str(key_file.absolute()))
-    connection_file.write(out, result, held)
 
 
 def _summary(result: dict[str, Any]) -> dict[str, object]:
