@@ -53,7 +53,6 @@ class JoinedFile:
         self._hash = sha256()
         self._tail = tail
         self._owed = b""  # the comma behind the last item, written when another follows
-        self._buffer = memoryview(bytearray(_BLOCK))
         self.bytes = 0
         self.items = 0
         self._write(head)
@@ -90,11 +89,12 @@ class JoinedFile:
             return
         self._write(self._owed)
         size = path.stat().st_size - 1
+        buffer = memoryview(bytearray(min(size, _BLOCK)))
         with path.open("rb", buffering=0) as part, ThreadPoolExecutor(1) as copier:
             copied = copier.submit(_copy, part.fileno(), self._file.fileno(), size)
             at = 0
             while at < size:
-                block = self._buffer[: min(size - at, _BLOCK)]
+                block = buffer[: min(size - at, _BLOCK)]
                 read = os.preadv(part.fileno(), [block], at)
                 if not read:
                     raise StoreError(f"{path} ends early", ErrorCode.DAMAGE)

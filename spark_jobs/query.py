@@ -19,6 +19,7 @@ from spark_jobs.query_aggregate import aggregate
 from spark_jobs.query_job import QueryJob, QueryOutcome
 from spark_jobs.query_plan import Plan, make_plan, open_coverage
 from spark_jobs.query_select import select
+from spark_jobs.query_summary import is_told
 from spark_jobs.query_tasks import UNWATCHED, Engine
 from spark_jobs.tasks import JobControl
 
@@ -36,11 +37,11 @@ def run_query(
 ) -> QueryOutcome:
     """Write rows, index and evidence into the job's folder, or raise QueryError."""
     parts = job.folder / _PARTS
-    Disk().mkdir(parts)
     try:
         return _run(Engine(spark, control, on_step), job, parts)
     finally:
-        shutil.rmtree(parts, ignore_errors=True)
+        if parts.exists():
+            shutil.rmtree(parts, ignore_errors=True)
 
 
 def _run(engine: Engine, job: QueryJob, parts: Path) -> QueryOutcome:
@@ -54,6 +55,8 @@ def _run(engine: Engine, job: QueryJob, parts: Path) -> QueryOutcome:
         ground = prepare(engine, descriptor, job.means, snapshots)
         witnesses = {stream: one.witness for stream, one in ground.items()}
     plan = make_plan(descriptor, snapshots)
+    if not is_told(descriptor, plan.chunks):  # Otherwise no task runs, and nobody leaves parts.
+        Disk().mkdir(parts)
     if descriptor.aggregate is None:
         rows, evidence, unreadable_count = _selected(engine, job, plan, witnesses, parts)
     else:

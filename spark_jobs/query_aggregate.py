@@ -34,6 +34,7 @@ _FOLD_ROWS: Final = 262_144
 _FOLD_BYTES: Final = 128 * 1024 * 1024
 _MERGE_ROWS: Final = 500_000
 _ENCODE_ROWS: Final = 32_768
+_ENCODE_ROWS_MIN: Final = 4_096  # fewer are spelled before another thread has started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ def aggregate(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Aggrega
     found = engine.run("groups", partial(_fold_run, descriptor, job.limits, parts), runs)
     partials = [_load(one) for one in found if one.groups is not None]
     if told:
-        partials.append(summarized(descriptor, told, grouping or ""))
+        partials.append(summarized(descriptor, told, grouping or "", engine.cores))
     merged = merge(asked, partials)
     groups = None if merged is None else in_order(asked, merged)
     distinct = {} if merged is None else merged.distinct
@@ -111,13 +112,15 @@ def _encoded(
             yield encode_columns(shape, nothing(asked))
         return
 
-    def spell(start: int) -> list[Encoded]:
-        return encode_columns(shape, row_columns(asked, groups.slice(start, _ENCODE_ROWS)))
+    step = min(_ENCODE_ROWS, max(_ENCODE_ROWS_MIN, -(-groups.num_rows // cores)))
 
-    if groups.num_rows <= _ENCODE_ROWS:
+    def spell(start: int) -> list[Encoded]:
+        return encode_columns(shape, row_columns(asked, groups.slice(start, step)))
+
+    if groups.num_rows <= step:
         yield spell(0)
         return
-    starts = iter(range(0, groups.num_rows, _ENCODE_ROWS))
+    starts = iter(range(0, groups.num_rows, step))
     with ThreadPoolExecutor(cores) as pool:
         ahead = deque(pool.submit(spell, start) for start in islice(starts, cores + 1))
         while ahead:

@@ -148,7 +148,7 @@ def make_plan(descriptor: Descriptor, snapshots: Mapping[str, LakeSnapshot]) -> 
 def _chunk(
     descriptor: Descriptor, part: Coverage, snapshot: LakeSnapshot, segment: Segment
 ) -> Chunk | None:
-    asked, folder = descriptor.filter, snapshot.folder
+    asked, root = descriptor.filter, f"{snapshot.folder.root}/"  # joined as text, many times
     starts, ends = segment.min_hub_commit_time, segment.max_hub_commit_time
     first, last = max(part.from_seq, segment.from_seq), min(part.to_seq, segment.to_seq)
     # A manifest stands in no record of the log: full evidence opens what it would leave closed.
@@ -166,9 +166,9 @@ def _chunk(
     return Chunk(
         stream=part.stream,
         hub_id=part.hub_id.hex(),
-        rows_file=str(folder.path(segment.rows)),
-        groups_file=None if segment.groups is None else str(folder.path(segment.groups)),
-        proofs_file=str(folder.path(segment.proofs)),
+        rows_file=root + segment.rows.file,
+        groups_file=None if segment.groups is None else root + segment.groups.file,
+        proofs_file=root + segment.proofs.file,
         key_ids=segment.key_ids,
         segment_first=segment.from_seq,
         segment_last=segment.to_seq,

@@ -6,7 +6,10 @@ when a question filters and groups by those fields alone and asks for nothing bu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -17,10 +20,13 @@ from queryapi.contract.descriptor import Aggregate, Descriptor, Filter, Function
 from recorder.lake.columns import GROUP_FIELDS, GROUPS
 from spark_jobs.query_batch import broken
 from spark_jobs.query_groups import EVENTS, Partial, key_names, key_of
+from spark_jobs.query_held import HeldTables
 from spark_jobs.query_plan import Chunk
 
 _MEASURED: Final = ("hub_commit_seq", "hub_commit_time", "event_time")
+_LARGE_ROWS: Final = 4_096  # fewer are read before another thread has started
 _GROUPING: Final = GROUPS.get_field_index("grouping")
+_READ: Final = HeldTables(32 * 1024 * 1024)
 
 
 def grouping_of(descriptor: Descriptor) -> str | None:
@@ -57,25 +63,48 @@ def answers(chunk: Chunk, grouping: str | None) -> bool:
     return not grouping or (chunk.groups_file is not None and grouping in chunk.groupings)
 
 
-def summarized(descriptor: Descriptor, chunks: Sequence[Chunk], grouping: str) -> Partial:
+def is_told(descriptor: Descriptor, chunks: Sequence[Chunk]) -> bool:
+    """Whether summaries are all that a question needs."""
+    grouping = grouping_of(descriptor)
+    return grouping is not None and all(answers(chunk, grouping) for chunk in chunks)
+
+
+def summarized(
+    descriptor: Descriptor, chunks: Sequence[Chunk], grouping: str, cores: int
+) -> Partial:
     """The partial groups of whole segments."""
     aggregate = descriptor.aggregate
     assert aggregate is not None
     wanted = _filtered(descriptor.filter)
     fields = {field.name for field in aggregate.group_by} | set(wanted)
-    names = [name for name in (*GROUP_FIELDS, EVENTS, *_ends(aggregate)) if name in fields
-             or name not in GROUP_FIELDS]  # fmt: skip
-    tables = []
-    for chunk in chunks:
-        table = _read(chunk, grouping, names) if grouping else _whole(chunk).select(names)
-        if "stream" in fields:
-            stream = pa.repeat(pa.scalar(chunk.stream, pa.string()), table.num_rows)
-            table = table.append_column("stream", stream)
-        tables.append(table)
+    keys = [name for name in GROUP_FIELDS if name in fields]
+    names = (*keys, EVENTS, *_ends(aggregate))
+    tables = _tables(chunks, grouping, names, cores) if grouping else [_wholes(chunks, names)]
     found = pa.concat_tables(tables)
+    if "stream" in fields:
+        counts = [table.num_rows for table in tables] if grouping else [1] * len(chunks)
+        found = found.append_column("stream", _streams(chunks, counts))
     for name, values in wanted.items():
         found = found.filter(pc.is_in(found[name], value_set=pa.array(values, pa.string())))
     return Partial(groups=_partial(aggregate, found.combine_chunks()), distinct={})
+
+
+def _tables(
+    chunks: Sequence[Chunk], grouping: str, names: tuple[str, ...], cores: int
+) -> list[pa.Table]:
+    """One grouping of each segment; large ones by several threads, Arrow needs no lock for them."""
+    tables = [_read(chunks[0], grouping, names)]
+    if tables[0].num_rows < _LARGE_ROWS:
+        return tables + [_read(chunk, grouping, names) for chunk in chunks[1:]]
+    with ThreadPoolExecutor(cores) as pool:
+        return tables + list(pool.map(partial(_read, grouping=grouping, names=names), chunks[1:]))
+
+
+def _streams(chunks: Sequence[Chunk], counts: Sequence[int]) -> pa.ChunkedArray:
+    """The stream of each row, when each chunk has so many."""
+    pairs = zip(chunks, counts, strict=True)
+    parts = [pa.repeat(pa.scalar(chunk.stream, pa.string()), count) for chunk, count in pairs]
+    return pa.chunked_array(parts, pa.string())
 
 
 def _ends(aggregate: Aggregate) -> list[str]:
@@ -84,31 +113,44 @@ def _ends(aggregate: Aggregate) -> list[str]:
     return sorted(found)
 
 
-def _read(chunk: Chunk, grouping: str, names: list[str]) -> pa.Table:
-    """One grouping of a segment: a row group, or some rows of the only one of an older file."""
+def _read(chunk: Chunk, grouping: str, names: tuple[str, ...]) -> pa.Table:
+    """One grouping of a segment, from the file or as it was read before."""
     assert chunk.groups_file is not None
     try:
-        with pq.ParquetFile(chunk.groups_file, memory_map=True) as file:
-            for number in range(file.num_row_groups):
-                ends = file.metadata.row_group(number).column(_GROUPING).statistics
-                if ends is not None and ends.min == ends.max == grouping:
-                    return file.read_row_group(number, columns=names, use_threads=False)
-            whole = file.read(columns=["grouping", *names], use_threads=False)
+        found = os.stat(chunk.groups_file)  # noqa: PTH116 - a tenth of what Path.stat costs
+        key = (chunk.groups_file, found.st_ino, found.st_mtime_ns, found.st_size, grouping, names)
+        table = _READ.get(key)
+        if table is None:
+            table = _read_file(chunk.groups_file, grouping, names)
+            _READ.put(key, table)
     except (pa.ArrowException, OSError) as flaw:
         raise broken(chunk.groups_file, flaw) from flaw
+    return table
+
+
+def _read_file(path: str, grouping: str, names: tuple[str, ...]) -> pa.Table:
+    """A row group, or some rows of the only one of an older file."""
+    with pa.memory_map(path) as mapped, pq.ParquetFile(mapped) as file:
+        for number in range(file.num_row_groups):
+            ends = file.metadata.row_group(number).column(_GROUPING).statistics
+            if ends is not None and ends.min == ends.max == grouping:
+                return file.read_row_group(number, columns=names, use_threads=False)
+        whole = file.read(columns=["grouping", *names], use_threads=False)
     return whole.filter(pc.equal(whole["grouping"], pa.scalar(grouping))).select(names)
 
 
-def _whole(chunk: Chunk) -> pa.Table:
-    ends: list[tuple[int | None, int | None]] = [
-        (chunk.first, chunk.last), chunk.commit_times, chunk.event_times,
-    ]  # fmt: skip
-    measured = {
-        f"{end}_{name}": pa.array([value], pa.int64())
-        for name, pair in zip(_MEASURED, ends, strict=True)
-        for end, value in zip(("min", "max"), pair, strict=True)
-    }
-    return pa.table({EVENTS: pa.array([chunk.rows], pa.int64()), **measured})
+def _wholes(chunks: Sequence[Chunk], names: tuple[str, ...]) -> pa.Table:
+    """A row for each segment, from what the manifest says of it."""
+    ends: list[list[tuple[int | None, int | None]]] = [
+        [(chunk.first, chunk.last) for chunk in chunks],
+        [chunk.commit_times for chunk in chunks],
+        [chunk.event_times for chunk in chunks],
+    ]
+    columns: dict[str, list[int | None]] = {EVENTS: [chunk.rows for chunk in chunks]}
+    for name, pairs in zip(_MEASURED, ends, strict=True):
+        columns[f"min_{name}"] = [least for least, _ in pairs]
+        columns[f"max_{name}"] = [greatest for _, greatest in pairs]
+    return pa.table({name: pa.array(columns[name], pa.int64()) for name in names})
 
 
 def _partial(aggregate: Aggregate, table: pa.Table) -> pa.Table:
