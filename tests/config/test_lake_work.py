@@ -200,6 +200,12 @@ def test_bringing_up_waits_for_what_was_asked_and_says_when_it_cannot(worker: Wo
     assert refusal.value.code is ErrorCode.NOTFOUND
 
 
+def test_bringing_up_nothing_is_done_at_once_whatever_streams_there_are(worker: Worker) -> None:
+    stream = worker.stream()
+    worker.record(stream, 1)
+    assert worker.work.bring_up_to({}, 5)
+
+
 def job(kind: str, **args: object) -> LakeJob:
     return LakeJob.objects.create(kind=kind, args=args, created_at=timezone.now())
 
