@@ -95,11 +95,10 @@ class DataPlane:
         if method == "POST" and path == "/submit":
             sequence = _media(headers) == CBOR_SEQ
             return limits.batch_bytes_max if sequence else limits.msg_bytes_max
-        if method == "POST":
-            return limits.cap_bytes_max
         if method == "PUT" and path.startswith(_ATTACHMENT):
             return limits.attachment_bytes_max
-        return 0
+        # A small body of a wrong method is read, so that its refusal says what is wrong.
+        return 0 if method == "GET" else limits.cap_bytes_max
 
     def refuse(self, code: str, detail: str, request_id: str) -> Response:
         """A refusal of the HTTP server itself; a failure of ours names its request."""

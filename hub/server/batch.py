@@ -12,8 +12,8 @@ from hub.errors import ErrorCode, VeenError, WireError
 from hub.server import ipc
 from hub.server.answers import CBOR_SEQ, error_map
 from hub.server.http import Respond, Response
-from hub.wire import cbor
 from hub.wire.msg import Msg, read_at
+from hub.wire.wellformed import Walk
 
 if TYPE_CHECKING:
     from hub.server.app import DataPlane
@@ -38,21 +38,22 @@ class Verified:
 def cut_items(body: bytes, items_max: int) -> list[bytes | Msg]:
     """The items of a sequence: E.FORMAT unless it is one, E.SIZE when there are too many.
 
-    A MSG of the common form is read as it is cut, anything else stays bytes.
+    A MSG of the common form is read as it is cut, anything else stays bytes. An item need only be
+    well-formed to be cut: one that is not canonical is refused by itself.
     """
     items: list[bytes | Msg] = []
-    # One reader for all: its bound on nested items is that of the whole walk.
-    reader = cbor.Reader(body, items_max=items_max * _NESTED_MAX)
-    while reader.pos < len(body):
+    # One walk for all: its bound on nested items is that of the whole body.
+    walk = Walk(body, 0, items_max=items_max * _NESTED_MAX)
+    while walk.pos < len(body):
         if len(items) == items_max:
             raise WireError(f"more than {items_max} items", ErrorCode.SIZE)
-        start = reader.pos
+        start = walk.pos
         msg = read_at(body, start)
         if msg is None:
-            reader.skip()
-            items.append(reader.raw(start))
+            walk.item()
+            items.append(body[start : walk.pos])
         else:
-            reader.seek(start + len(msg.encode()))
+            walk.pos = start + len(msg.encode())
             items.append(msg)
     return items
 

@@ -106,7 +106,7 @@ class Gate:
             prev_ack=entry.prev_ack,
             last_client_seq=last_seq,
             last_prev_ack=last_ack,
-            head=tentative.base.size,
+            head=tentative.size,  # not where the batch began: I13 knows no batches
         )
         if grant is not None and bucket is not None:
             tentative.buckets[grant.core_id] = bucket

@@ -61,9 +61,10 @@ class Reads:
         first = 1 if first is None else first
         if size < 1 or size > head or first < 1 or (last is not None and last > size):
             raise VeenError(ErrorCode.FORMAT, f"range is outside 1..{min(max(size, 0), head)}")
-        last = size if last is None else last
-        if last < first - 1:
+        # Whoever follows the log asks from behind its end; a range written backwards is a flaw.
+        if (size + 1 if last is None else last) < first:
             raise VeenError(ErrorCode.FORMAT, "to is before from")
+        last = size if last is None else last
         limit = self._limits.stream_limit_default if limit is None else limit
         stop = min(last, first + max(1, min(limit, self._limits.stream_limit_max)) - 1)
         headers = self._root_headers(label, size)

@@ -18,6 +18,7 @@ from hub.types import Hash
 from hub.wire import cbor
 
 _HEX: Final = re.compile(r"[0-9a-f]*", re.ASCII)
+OCTETS: Final = "application/octet-stream"
 Ask = Callable[[int, bytes, Callable[[int, bytes], None]], None]
 
 
@@ -33,6 +34,9 @@ class Uploads:
 
     def put(self, request: Request, coid: Hash, respond: Respond) -> None:
         """Store a body under its hash. A wrong hash costs nobody a signature or a quota."""
+        media = request.headers.get("content-type", OCTETS).partition(";")[0].strip().lower()
+        if media != OCTETS:
+            raise VeenError(ErrorCode.FORMAT, f"send {OCTETS}")
         if h(request.body) != coid:
             raise VeenError(ErrorCode.FORMAT, "coid is not the hash of the body")
         if self._is_open and "veen-auth-ref" not in request.headers:

@@ -149,6 +149,12 @@ def test_a_coid_is_64_lower_case_hex_digits(client: HttpClient, name: str) -> No
     assert (reply.status, reply.code) == (400, "E.FORMAT")
 
 
+@pytest.mark.parametrize("media", ["application/cbor", "text/plain", ""])
+def test_an_attachment_is_octets_and_nothing_else(client: HttpClient, media: str) -> None:
+    reply = put(client, b"octets", {"Content-Type": media})
+    assert (reply.status, reply.code) == (400, "E.FORMAT")
+
+
 def test_another_method_is_405(client: HttpClient) -> None:
     reply = client.ask("DELETE", "/attachment/" + "00" * 32)
     assert (reply.status, reply.code) == (405, "E.FORMAT")

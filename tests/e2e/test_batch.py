@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.types import Label
+from hub.wire import cbor
 from hub.wire.msg import Msg
 from hub.wire.receipt import Receipt
 from tests.support.live_hub import Author, HttpClient, LiveHub, code_of
@@ -43,6 +44,19 @@ def test_items_stand_or_fall_by_themselves(anyone: HttpClient) -> None:
     assert [code_of(answer) for answer in answers] == codes
 
 
+@pytest.mark.parametrize(
+    "item",
+    ["9f01ff", "5f4100ff", "c001", "f93c00", "1801", "f7", "a201010102", "61ff"],
+)
+def test_a_well_formed_item_that_is_not_canonical_falls_by_itself(
+    anyone: HttpClient, item: str
+) -> None:
+    author = Author(label(9))
+    author.label = Label(bytes.fromhex(item).ljust(32, b"9"))
+    answers = anyone.batch(author.next(), bytes.fromhex(item), author.next()).items()
+    assert [code_of(answer) for answer in answers] == [None, "E.FORMAT", None]
+
+
 def test_a_batch_of_refusals_is_200_too(anyone: HttpClient) -> None:
     answers = anyone.batch(b"\x00", b"\x40", b"\xf6").items()
     assert [code_of(answer) for answer in answers] == ["E.FORMAT"] * 3
@@ -50,8 +64,8 @@ def test_a_batch_of_refusals_is_200_too(anyone: HttpClient) -> None:
 
 @pytest.mark.parametrize(
     "tail",
-    [b"\x8a\x01", b"\xff", b"\x5a\xff\xff\xff\xff", b"\x9f\x01\xff", b"\x81" * 100, b"\x1c"],
-    ids=["cut", "break", "claims-4-GiB", "indefinite", "deep", "reserved"],
+    [b"\x8a\x01", b"\xff", b"\x5a\xff\xff\xff\xff", b"\x9f\x01", b"\x81" * 100, b"\x1c"],
+    ids=["cut", "break", "claims-4-GiB", "no-end", "deep", "reserved"],
 )
 def test_a_body_that_is_no_sequence_commits_nothing(anyone: HttpClient, tail: bytes) -> None:
     author = Author(label(5))
@@ -101,3 +115,18 @@ def test_the_order_within_a_batch_is_the_order_in_the_log(anyone: HttpClient) ->
     msgs = [author.next(b"%d" % number) for number in range(300)]
     receipts = [Receipt.decode(item) for item in anyone.batch(*msgs).items()]
     assert [receipt.stream_seq for receipt in receipts] == list(range(1, 301))
+
+
+def test_the_head_of_e_seq_counts_what_the_same_batch_committed(anyone: HttpClient) -> None:
+    author = Author(label(10))
+    good = [author.next(), author.next(prev_ack=1)]
+    late = author.draft(seq=9).encode()
+    answers = anyone.batch(*good, late, author.next(prev_ack=2)).items()
+    assert [code_of(answer) for answer in answers] == [None, None, "E.SEQ", None]
+    assert cbor.decode(answers[2]) == {"code": "E.SEQ", "detail": "next=3 ack=1 head=2"}
+
+
+def test_prev_ack_may_not_name_the_message_itself(anyone: HttpClient) -> None:
+    author = Author(label(11))
+    answers = anyone.batch(author.next(), author.draft(prev_ack=2).encode()).items()
+    assert [code_of(answer) for answer in answers] == [None, "E.SEQ"]

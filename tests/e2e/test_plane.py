@@ -43,6 +43,19 @@ def test_an_act_takes_post_only(anyone: HttpClient, path: str, method: str) -> N
     assert reply.headers["allow"] == "POST"
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+def test_a_body_does_not_hide_what_is_wrong_with_the_method(
+    anyone: HttpClient, method: str
+) -> None:
+    for path, status, code in (
+        ("/stream", 405, "E.FORMAT"),
+        ("/submit", 405, "E.FORMAT"),
+        ("/nothing", 404, "E.NOTFOUND"),
+    ):
+        reply = anyone.ask(method, path, b"\x00", CBOR)
+        assert (reply.status, reply.code) == (status, code)
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/submit/", "/stream/x", "/Profile", "/%2e%2e/x"]
 )

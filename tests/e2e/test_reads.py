@@ -165,6 +165,8 @@ def test_the_limit_is_clamped_to_10000(client: HttpClient) -> None:
         "upto=10&to=11",
         "from=0",
         "from=20&to=10",
+        "from=20&to=19",
+        "to=0",
         "from=-1",
         "from=1.0",
         "from=01",

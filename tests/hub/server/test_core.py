@@ -75,11 +75,14 @@ def test_answers_come_in_the_order_of_the_questions(core: HubCore) -> None:
     assert seqs == [1, ErrorCode.SEQ, 2, 3]
 
 
-def test_prev_ack_may_not_name_an_entry_that_is_not_durable_yet(core: HubCore) -> None:
+def test_prev_ack_is_judged_by_the_log_before_the_entry_not_by_where_a_batch_begins(
+    core: HubCore,
+) -> None:
     author = Author(LABEL)
-    outcomes = commit(core, author.next(), author.draft(prev_ack=1).encode())
-    assert outcomes[1] is ErrorCode.SEQ
-    assert receipt_of(core, author.next(prev_ack=1)).stream_seq == 2
+    together = [author.next(), author.next(prev_ack=1), author.draft(prev_ack=3).encode()]
+    outcomes = commit(core, *together)
+    assert [isinstance(outcome, Receipt) for outcome in outcomes] == [True, True, False]
+    assert outcomes[2] is ErrorCode.SEQ
 
 
 def test_a_leaf_is_found_however_long_ago_it_was_committed(core: HubCore) -> None:
