@@ -11,7 +11,8 @@ from django.contrib.auth.models import Permission, User
 
 from hub.canonical_json import Value
 from recorder.acts.accounts import MAY_ACT, Role, permissions_of, role_of
-from recorder.admin_forms import ActForm, OnName
+from recorder.admin_forms import ActForm, OnName, StreamChoice
+from recorder.people import reading_of
 from recorder.tokens import PASSWORD_HASH
 
 _ROLES: Final = (
@@ -39,6 +40,12 @@ class _WithRights(ActForm):
         choices=_permissions,
         help_text="Of staff only.",
     )
+    streams = StreamChoice(
+        required=False, label="Reads", help_text="Streams to ask about in the console."
+    )
+    all = forms.BooleanField(
+        required=False, label="Reads all streams", help_text="An administrator does anyway."
+    )
 
 
 class _WithPassword(ActForm):
@@ -49,16 +56,19 @@ class _WithPassword(ActForm):
 
 class CreateAccount(_WithPassword, _WithRights):
     name = forms.CharField(max_length=128, help_text="Acts and queries will say it.")
-    field_order = ("name", "role", "permissions")
+    field_order = ("name", "role", "streams", "all", "permissions")
 
 
 class ChangeRole(OnName, _WithRights):
+    field_order = CreateAccount.field_order
+
     def __init__(self, *args: Any, on: str = "", **kwargs: Any) -> None:  # noqa: ANN401
         """The form opens on what the account is now."""
         user = User.objects.filter(username=on).first()
         if user is not None:
+            streams, everything = reading_of(user.username)
             now = {"role": role_of(user).value, "permissions": permissions_of(user)}
-            kwargs.setdefault("initial", now)
+            kwargs.setdefault("initial", {**now, "streams": streams, "all": everything})
         super().__init__(*args, on=on, **kwargs)
 
 

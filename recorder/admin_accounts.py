@@ -20,6 +20,7 @@ from recorder.admin_account_forms import OwnPasswordForm
 from recorder.admin_acts import WAIT_S
 from recorder.admin_tables import RecorderAdmin, badge
 from recorder.models import Act
+from recorder.people import reading_of
 from recorder.tokens import PASSWORD_HASH
 
 
@@ -30,8 +31,8 @@ class AccountAdmin(RecorderAdmin):
     list_filter = ("is_active", "is_staff", "is_superuser")
     search_fields = ("username",)
     ordering = ("username",)
-    fields = ("name", "role", "state", "permissions", "last_login", "date_joined")
-    readonly_fields = ("name", "role", "state", "permissions")
+    fields = ("name", "role", "state", "reads", "permissions", "last_login", "date_joined")
+    readonly_fields = ("name", "role", "state", "reads", "permissions")
     list_verbs = ("account.create",)
     empty_hint = "veen up"
     change_list_template = "admin/recorder/change_list.html"
@@ -56,6 +57,11 @@ class AccountAdmin(RecorderAdmin):
     @admin.display(description="state", ordering="is_active")
     def state(self, row: User) -> str:
         return badge("active" if row.is_active else "shut")
+
+    @admin.display(description="reads")
+    def reads(self, row: User) -> str:
+        streams, everything = reading_of(row.username)
+        return "all streams" if everything or row.is_superuser else ", ".join(streams) or "—"
 
     @admin.display(description="permissions")
     def permissions(self, row: User) -> str:

@@ -7,6 +7,7 @@ is shown: an act carries its hash until it is applied, and nothing of it is reco
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -17,11 +18,14 @@ from hub.canonical_json import Value
 from hub.errors import ErrorCode, VeenError
 from recorder.acts.arguments import Arguments
 from recorder.acts.authority import Authority
+from recorder.acts.streams import find_stream
 from recorder.acts.verb import Result, Verb
 from recorder.codes import RecordCode, RecordError
 from recorder.models import Act
+from recorder.people import reading_of, set_reading
 from recorder.tokens import PASSWORD_HASH as HASH
 
+_RIGHTS: Final = ("role", "permissions", "streams", "all")
 MAY_ACT: Final = "recorder.add_act"
 
 
@@ -73,10 +77,12 @@ def _check_not_last(user: User) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """A role with what it is given beside; only staff needs to be given anything."""
+    """A role with what it is given beside: pages of the admin, and streams to ask about."""
 
     role: Role
     permissions: tuple[str, ...]
+    streams: tuple[str, ...]
+    all_streams: bool
 
     @classmethod
     def of(cls, given: Arguments) -> Rights:
@@ -84,18 +90,38 @@ class Rights:
         permissions = given.texts("permissions")
         if permissions and role != Role.STAFF:
             given.flaw("only staff has permissions of its own", "permissions")
-        return cls(role=Role(role) if role in set(Role) else Role.VIEWER, permissions=permissions)
+        streams, everything = given.texts("streams"), given.flag("all")
+        if streams and (everything or role == Role.ADMINISTRATOR):
+            given.flaw("named for who does not read all anyway", "streams")
+        return cls(
+            role=Role(role) if role in set(Role) else Role.VIEWER,
+            permissions=permissions,
+            streams=streams,
+            all_streams=everything,
+        )
 
-    def put_on(self, user: User) -> None:
+    def plan(self) -> None:
+        """Raise where a permission or stream is not there."""
+        _find_permissions(self.permissions)
+        for name in self.streams:
+            find_stream(name)
+
+    def put_on(self, user: User, now: datetime) -> None:
         """All that an account may do; a group would be a second place to look at."""
         user.is_superuser = self.role is Role.ADMINISTRATOR
         user.is_staff = self.role is not Role.VIEWER
         user.save(update_fields=["is_superuser", "is_staff"])
         user.user_permissions.set(_find_permissions(self.permissions))
         user.groups.clear()
+        set_reading(user.username, self.streams, everything=self.all_streams, now=now)
 
     def told(self) -> Result:
-        return {"role": self.role.value, "permissions": list(self.permissions)}
+        return {
+            "role": self.role.value,
+            "permissions": list(self.permissions),
+            "streams": list(self.streams),
+            "all": self.all_streams,
+        }
 
 
 def _check_hash(given: Arguments) -> str:
@@ -142,7 +168,7 @@ class CreateAccount(Verb[CreateArgs]):
 
     def plan(self, args: CreateArgs) -> None:
         _require_hash(args.password_hash)
-        _find_permissions(args.rights.permissions)
+        args.rights.plan()
         if User.objects.filter(username__iexact=args.name).exists():
             raise VeenError(ErrorCode.POLICY, f"there is an account {args.name}")
 
@@ -151,7 +177,7 @@ class CreateAccount(Verb[CreateArgs]):
         user = User.objects.create(
             username=args.name, password=args.password_hash, date_joined=authority.now()
         )
-        args.rights.put_on(user)
+        args.rights.put_on(user, authority.now())
         return {"account": user.username, **args.rights.told()}
 
     def settle(self, args: CreateArgs, act: Act, authority: Authority) -> Result:
@@ -161,7 +187,7 @@ class CreateAccount(Verb[CreateArgs]):
 
     def payload(self, args: CreateArgs, act: Act) -> Result:
         del args
-        return {key: act.result[key] for key in ("account", "role", "permissions")}
+        return {key: act.result[key] for key in ("account", *_RIGHTS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,23 +210,26 @@ class ChangeRole(Verb[RoleArgs]):
 
     def plan(self, args: RoleArgs) -> None:
         user = find_account(args.name)
-        _find_permissions(args.rights.permissions)
+        args.rights.plan()
         if args.rights.role is not Role.ADMINISTRATOR:
             _check_not_last(user)
 
     def apply(self, args: RoleArgs, act: Act, authority: Authority) -> Result:
-        del act, authority
+        del act
         user = find_account(args.name)
+        streams, everything = reading_of(user.username)
         before: dict[str, Value] = {
             "role": role_of(user).value,
             "permissions": list(permissions_of(user)),
+            "streams": list(streams),
+            "all": everything,
         }
-        args.rights.put_on(user)
+        args.rights.put_on(user, authority.now())
         return {"account": user.username, "before": before, **args.rights.told()}
 
     def payload(self, args: RoleArgs, act: Act) -> Result:
         del args
-        return {key: act.result[key] for key in ("account", "role", "permissions", "before")}
+        return {key: act.result[key] for key in ("account", *_RIGHTS, "before")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

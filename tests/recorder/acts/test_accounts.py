@@ -11,6 +11,7 @@ from hub.errors import ErrorCode, VeenError
 from recorder import services
 from recorder.api_admin import shown_act
 from recorder.models import Act
+from recorder.people import caller_of_person, name_of_principal
 from tests.support.office import ALICE, Office
 
 LOOK = "recorder.view_stream"
@@ -66,10 +67,37 @@ def test_a_role_says_all_that_an_account_may_do(office: Office, root: User) -> N
     assert (ivan.is_staff, ivan.is_superuser, ivan.get_all_permissions()) == (False, False, set())
     told = office.read()[-1]
     assert told.event.event_type == "account.role_changed"
-    assert told.payload["before"] == {"role": "staff", "permissions": ["recorder.add_act", LOOK]}
+    assert told.payload["before"] == {
+        "role": "staff", "permissions": ["recorder.add_act", LOOK], "streams": [], "all": False,
+    }  # fmt: skip
     assert (told.payload["role"], told.payload["permissions"]) == ("viewer", [])
     office.do("account.role", name="ivan", role="administrator")
     assert User.objects.get(username="ivan").is_superuser
+
+
+def test_what_an_account_reads_is_said_by_its_role_and_recorded(office: Office, root: User) -> None:
+    office.do("stream.create", name="record/app/orders")
+    office.do("stream.create", name="record/app/bills")
+    make(office, "ivan", role="viewer", streams=["record/app/orders"])
+    ivan = User.objects.get(username="ivan")
+    caller = caller_of_person(ivan)
+    assert caller is not None
+    assert [one.name for one in caller.readable()] == ["record/app/orders"]
+    assert office.read()[-1].payload["streams"] == ["record/app/orders"]
+    principal = caller.token.principal_id
+    assert name_of_principal(principal) == "ivan"
+    office.do("account.role", name="ivan", role="viewer", all=True)
+    caller = caller_of_person(ivan)
+    assert caller is not None
+    assert caller.readable().filter(name="record/app/bills").exists()
+    assert caller.token.principal_id == principal, "what was asked stays the asker's"
+    office.do("account.role", name="ivan", role="viewer")
+    assert caller_of_person(ivan) is None
+    everything = caller_of_person(root)
+    assert everything is not None
+    assert everything.token.role == "admin"
+    with pytest.raises(VeenError):
+        office.ask("account.role", name="ivan", role="viewer", streams=["record/app/no"])
 
 
 def test_a_shut_account_opens_again_and_both_are_recorded(office: Office, root: User) -> None:
