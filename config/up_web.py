@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -20,10 +19,9 @@ from typing import Any, Final
 
 from config.up_secrets import ADMIN_TOKEN
 from config.up_state import PRIVATE_FILE, StateDir, read_json, sync_directory, write_json
+from recorder.tokens import new_password
 
 ADMINISTRATOR: Final = "admin"
-# Without 0, o, 1, l and i, which people confuse on paper.
-_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 def web_command(fd: int) -> list[str]:
@@ -119,7 +117,7 @@ def _ensure_administrator(state: StateDir) -> None:
         return
     login = read_json(state.first_login)
     if login is None:
-        login = {"name": ADMINISTRATOR, "password": _new_password()}
+        login = {"name": ADMINISTRATOR, "password": new_password()}
         write_json(state.first_login, login)
     users.create_superuser(username=login["name"], password=login["password"])
 
@@ -131,12 +129,6 @@ def _ensure_admin_token(state: StateDir) -> None:
     path = state.secret(ADMIN_TOKEN)
     if path.exists():
         ensure_admin_token(path.read_text().strip())
-
-
-def _new_password() -> str:
-    """Twenty characters: about 99 bits."""
-    groups = ("".join(secrets.choice(_ALPHABET) for _ in range(5)) for _ in range(4))
-    return "-".join(groups)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 
+import recorder.admin_accounts  # noqa: F401 - it registers them
 from hub.admin import ManifestRowAdmin, shortened
 from hub.models import Finding, LabelHead, ManifestRow
 from recorder.acts.authority import ADMIN_READER
@@ -31,7 +32,7 @@ from recorder.models import (
     ReaderKey,
     Stream,
 )
-from recorder.queries import shown_retention
+from recorder.queries import shown_args, shown_retention
 from recorder.streams import is_reserved
 
 
@@ -264,7 +265,7 @@ class ActAdmin(RecorderAdmin):
 
     @admin.display(description="arguments")
     def shown_args(self, row: Act) -> str:
-        return format_html("<pre>{}</pre>", pretty(row.args))
+        return format_html("<pre>{}</pre>", pretty(shown_args(row)))
 
     @admin.display(description="result")
     def shown_result(self, row: Act) -> str:

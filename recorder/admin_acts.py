@@ -121,7 +121,10 @@ class _Asking:
         self._request.session[_DONE] = done[-_REMEMBERED_MAX:]
         act = services.wait_for_act(taken.act.id, WAIT_S)
         if taken.token is not None:
-            return self._show_token(act, taken.token)
+            return self._page("admin/recorder/token_shown.html", act=act, token=taken.token)
+        if taken.password is not None:
+            shown = {"account": taken.act.args["name"], "password": taken.password}
+            return self._page("admin/recorder/password_shown.html", act=act, **shown)
         return _to_act(str(act.id))
 
     def _show_form(self, form: ActForm) -> HttpResponse:
@@ -140,9 +143,6 @@ class _Asking:
             summary=summary,
             once=self._request.POST.get("once") or secrets.token_hex(8),
         )
-
-    def _show_token(self, act: Act, token: str) -> HttpResponse:
-        return self._page("admin/recorder/token_shown.html", act=act, token=token)
 
     def _page(self, template: str, **context: object) -> HttpResponse:
         shown = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hub.models import Finding
+from recorder import admin_account_forms as account_forms
 from recorder import admin_forms as forms
 from recorder.admin_forms import ActForm
 from recorder.models import ApiToken
@@ -149,6 +150,41 @@ _ALL: Final = (
         says="Whoever uses this token is refused from now on.",
         form=forms.OnToken,
         is_destructive=True,
+    ),
+    AdminVerb(
+        verb="account.create",
+        button="Create an account",
+        says="A person gets an account and a first password, which is shown once.",
+        form=account_forms.CreateAccount,
+    ),
+    AdminVerb(
+        verb="account.role",
+        button="Change role",
+        says="From now on the account may do this and nothing else.",
+        form=account_forms.ChangeRole,
+        is_destructive=True,
+    ),
+    AdminVerb(
+        verb="account.reset_password",
+        button="Reset the password",
+        says="The account gets a new password, which is shown once; the old one and every session "
+        "end.",
+        form=account_forms.ResetPassword,
+        is_destructive=True,
+    ),
+    AdminVerb(
+        verb="account.deactivate",
+        button="Deactivate",
+        says="Nobody logs in to this account any more, and its sessions end. Its name stays, for "
+        "the log has it.",
+        form=forms.OnName,
+        is_destructive=True,
+    ),
+    AdminVerb(
+        verb="account.activate",
+        button="Activate",
+        says="The account may be logged in to again, with the password it had.",
+        form=forms.OnName,
     ),
     AdminVerb(
         verb="finding.acknowledge",

@@ -70,6 +70,8 @@ class Acts(ApiView):
         answer = {"act_id": str(taken.act.id), "state": taken.act.state}
         if taken.token is not None:
             answer["token"] = taken.token
+        if taken.password is not None:
+            answer["password"] = taken.password
         return Response(answer, status=202)
 
 
@@ -212,7 +214,7 @@ def shown_act(act: Act) -> dict[str, object]:
     return {
         "act_id": str(act.id),
         "verb": act.verb,
-        "args": act.args,
+        "args": queries.shown_args(act),
         "actor": act.actor,
         "reason": act.reason,
         "state": act.state,

@@ -214,8 +214,8 @@ ASK_ACT: Final = Operation(
     id="ask_act",
     tag="admin",
     summary="Ask for an administrative act",
-    description="Taken is not done: the author executes and records it. The text of a new token is "
-    "in this answer and nowhere else.",
+    description="Taken is not done: the author executes and records it. The text of a new token "
+    "or password is in this answer and nowhere else.",
     body=ref("ActAsked"),
     body_examples={
         "stream": {

@@ -138,7 +138,9 @@ SCHEMAS: Final[dict[str, Any]] = {
         args={**OBJECT, "nullable": True},
         reason={**TEXT_OR_NULL, "maxLength": 1000},
     ),
-    "ActTaken": shape(("token",), act_id=UUID, state=TEXT, token=TEXT),
+    "ActTaken": shape(
+        ("token", "password"), act_id=UUID, state=TEXT, token=TEXT, password=TEXT
+    ),
     "Act": shape(
         act_id=UUID, verb=TEXT, args=OBJECT, actor=TEXT, reason=TEXT, state=TEXT, result=OBJECT,
         error_code=TEXT_OR_NULL, message=TEXT_OR_NULL, created_at=TIME, finished_at=TIME_OR_NULL,

@@ -12,8 +12,9 @@ from hub.wire.manifest import Manifest
 from hub.wire.receipt import Receipt
 from recorder.event import format_time
 from recorder.hub_reads import HubReads
-from recorder.models import ApiToken, Producer, Reader, ReaderGrant, ReaderKey, Stream
+from recorder.models import Act, ApiToken, Producer, Reader, ReaderGrant, ReaderKey, Stream
 from recorder.streams import LONG_TERM
+from recorder.tokens import PASSWORD_HASH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,11 @@ class StreamState:
 def shown_retention(seconds: int) -> str:
     """`long_term`, or seconds."""
     return "long_term" if seconds == LONG_TERM else str(seconds)
+
+
+def shown_args(act: Act) -> dict[str, object]:
+    """What was asked for; a hash of a password waits there until the act is applied."""
+    return {key: "..." if key == PASSWORD_HASH else value for key, value in act.args.items()}
 
 
 def shown_time(moment: datetime | None) -> str | None:

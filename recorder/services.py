@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
 from hub.canonical_json import Value
 from hub.errors import ErrorCode, VeenError
 from recorder import records, wake
+from recorder.acts.accounts import MADE_WITH_PASSWORD
 from recorder.acts.table import VERBS, find_verb
 from recorder.acts.tokens import CreateToken, principal_of
 from recorder.codes import RecordCode, RecordError
 from recorder.event import TEXT_BYTES_MAX
 from recorder.models import Act, ApiToken, AuthoredEvent, LakeJob
-from recorder.tokens import hash_of, new_token
+from recorder.tokens import PASSWORD_HASH, hash_of, new_password, new_token
 
 REASON_CHARACTERS_MAX: Final = 1000
 LOOK_S: Final = 0.03
@@ -32,10 +34,11 @@ ADMIN_TOKEN_NAME: Final = "state-directory"  # noqa: S105 - the name of a row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """An act that was taken, and the token text that exists nowhere else."""
+    """An act that was taken, and the text of a token or password that exists nowhere else."""
 
     act: Act
     token: str | None = None
+    password: str | None = None
 
 
 def submit_act(verb: str, args: Mapping[str, Value], *, actor: str, reason: str = "") -> Act:
@@ -54,12 +57,18 @@ def submit_act(verb: str, args: Mapping[str, Value], *, actor: str, reason: str 
 
 
 def submit(verb: str, args: Mapping[str, Value], *, actor: str, reason: str = "") -> Submission:
-    """As `submit_act`; a token is made here where the caller did not bring the hash of its own."""
-    if verb != CreateToken.name or args.get("sha256") is not None:
-        return Submission(act=submit_act(verb, args, actor=actor, reason=reason))
-    text = new_token()
-    named = {**args, "sha256": hash_of(text)}
-    return Submission(act=submit_act(verb, named, actor=actor, reason=reason), token=text)
+    """As `submit_act`; a token or password is made here where no hash of the caller's own came."""
+    if verb == CreateToken.name and args.get("sha256") is None:
+        token = new_token()
+        named = {**args, "sha256": hash_of(token)}
+        act = submit_act(verb, named, actor=actor, reason=reason)
+        return Submission(act=act, token=token)
+    if verb in MADE_WITH_PASSWORD and args.get(PASSWORD_HASH) is None:
+        password = new_password()
+        hashed = {**args, PASSWORD_HASH: make_password(password)}
+        act = submit_act(verb, hashed, actor=actor, reason=reason)
+        return Submission(act=act, password=password)
+    return Submission(act=submit_act(verb, args, actor=actor, reason=reason))
 
 
 def submit_own_act(verb: str, args: Mapping[str, Value], *, actor: str) -> Act:

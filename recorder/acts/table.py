@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from recorder.acts.accounts import (
+    ActivateAccount,
+    ChangeRole,
+    CreateAccount,
+    DeactivateAccount,
+    ResetPassword,
+)
 from recorder.acts.checkpoints import CheckpointNow
 from recorder.acts.findings import AcknowledgeFinding
 from recorder.acts.lake import Audit, Seal
@@ -36,6 +43,11 @@ _ALL: Final[tuple[Verb[Any], ...]] = (
     Seal(),
     Audit(),
     AcknowledgeFinding(),
+    CreateAccount(),
+    ChangeRole(),
+    DeactivateAccount(),
+    ActivateAccount(),
+    ResetPassword(),
 )
 VERBS: Final = {verb.name: verb for verb in _ALL}
 

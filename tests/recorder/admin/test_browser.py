@@ -252,6 +252,47 @@ def test_revoking_asks_for_the_name_the_reason_and_the_password(
     assert complaints == []
 
 
+def test_an_account_is_made_and_its_owner_changes_the_password(
+    page: Page, author: Office, complaints: list[str]
+) -> None:
+    page.goto("/admin/auth/user/")
+    picture(page, "accounts")
+    page.click("text=Create an account")
+    page.fill("#id_name", "ivan")
+    page.select_option("#id_role", "staff")
+    page.check("[value='recorder.view_stream']")
+    picture(page, "account-form")
+    page.click("text=Continue")
+    page.fill("#id_reason", "she starts on Monday")
+    picture(page, "account-confirm")
+    page.click("input[value='Create an account']")
+    page.wait_for_selector(".veen-token")
+    picture(page, "account-password")
+    first = page.inner_text(".veen-token code")
+    page.goto(f"/admin/auth/user/{User.objects.get(username='ivan').pk}/change/")
+    picture(page, "account")
+    page.click("a:text-is('Change role')")
+    assert page.is_checked("[value='recorder.view_stream']"), "it opens on what is"
+    picture(page, "account-role")
+
+    page.click("#logout-form button")
+    page.goto("/login/?next=/admin/password_change/")
+    page.fill("#id_username", "ivan")
+    page.fill("#id_password", first)
+    page.click("button[type=submit]")
+    page.fill("#id_old_password", first)
+    page.fill("#id_new_password1", "staple-battery-horse-9")
+    page.fill("#id_new_password2", "staple-battery-horse-9")
+    picture(page, "own-password")
+    page.click("input[value='Change my password']")
+    page.wait_for_selector(".messagelist .success")
+    picture(page, "own-password-done")
+    told = [one for one in author.read() if one.event.event_type.startswith("account.")]
+    assert [one.event.subject_id for one in told[-2:]] == ["olga", "ivan"]
+    assert first not in f"{[one.event.payload for one in told]}"
+    assert complaints == []
+
+
 def test_the_page_of_an_act_loads_itself_again_until_it_is_over(page: Page, office: Office) -> None:
     act = office.ask("checkpoint.now")
     page.goto(f"/admin/recorder/act/{act.pk}/change/")

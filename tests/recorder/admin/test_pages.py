@@ -62,7 +62,8 @@ def test_looking_at_a_page_asks_for_nothing(operator: Client, verb: str) -> None
     stream()
     producer("billing", "record/app/shop")
     token("reader", "audit", all_streams=True)
-    on = {"producer": "billing", "token": str(ApiToken.objects.get().pk)}
+    User.objects.create_user("ivan")
+    on = {"producer": "billing", "token": str(ApiToken.objects.get().pk), "account": "ivan"}
     query = {"on": on.get(verb.partition(".")[0], "record/app/shop")} | CONFIRMED
     assert operator.get(f"{ASK}/{verb}/", query).status_code == 200
     assert not Act.objects.exists()
