@@ -21,10 +21,10 @@ from rest_framework.views import set_rollback
 from hub.errors import ERRORS, ErrorCode, VeenError
 from recorder.codes import ApiError, RecordCode, RecordError
 
-API: Final = "/api/"
+API: Final = "/api"
 PROBLEM_JSON: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 5
-INTERNAL: Final = "internal"
+INTERNAL: Final = "internal_error"
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,10 @@ _FRAMEWORK: Final[tuple[tuple[type[Exception], RecordCode, str], ...]] = (
 )
 
 
+def _is_api(request: HttpRequest) -> bool:
+    return f"{request.path}/".startswith(f"{API}/")
+
+
 def _request_id(request: HttpRequest) -> str:
     return str(request.META.get("VEEN_REQUEST_ID", ""))
 
@@ -92,7 +96,7 @@ def _json(
 def _answer(
     request: HttpRequest, status: int, code: str, message: str, retry_after_s: int | None = None
 ) -> HttpResponse:
-    if request.path.startswith(API):
+    if _is_api(request):
         return _json(request, status, {"error_code": code, "message": message}, retry_after_s)
     context = {"status": status, "code": code, "message": message}
     context["request_id"] = _request_id(request)
@@ -133,11 +137,11 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def refusal(request: HttpRequest, error: VeenError) -> HttpResponse:
     """The answer to a VeenError: status, code and sentence."""
     if isinstance(error, ApiError):
-        if request.path.startswith(API):
+        if _is_api(request):
             return _json(request, error.status, error.to_json(), error.retry_after_s)
         code, status, message = error.error_code.value, error.status, error.message
         return _answer(request, status, code, message, error.retry_after_s)
-    if not request.path.startswith(API):
+    if not _is_api(request):
         info = ERRORS[error.code]
         message = error.detail or info.sentence
         return _answer(request, info.status, error.code, message, error.retry_after_s)

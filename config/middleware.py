@@ -17,6 +17,8 @@ CONTENT_SECURITY_POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'; object-src 'none'"
 )
+# Of the bare paths and of /api/v1, which are the same; descriptor and digest have a version 1 too.
+API_VERSION: Final = "1"
 logger = logging.getLogger(__name__)
 
 
@@ -43,6 +45,8 @@ def request_log(get_response: GetResponse) -> GetResponse:
         response = get_response(request)
         # What the gateway answered keeps the name the gateway gave it.
         response.setdefault("Veen-Request-Id", request_id)
+        if request.path.startswith("/api/"):
+            response["Veen-Api-Version"] = API_VERSION
         logger.log(
             logging.DEBUG if request.path == "/healthz" else logging.INFO,
             "http.served",

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 from config.checks import refuse_unsafe_start
+from config.unread import reading_the_rest
 
-application = get_wsgi_application()
+application = reading_the_rest(get_wsgi_application())
 refuse_unsafe_start()
 
 # Models can be imported only now that the apps are loaded.

@@ -11,10 +11,11 @@ import time
 import uuid
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, TypeVar
 
 from django.conf import settings
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
@@ -27,7 +28,7 @@ from queryapi.contract.descriptor_reader import RECORDED_BYTES_MAX, recorded_fro
 from queryapi.contract.digest import ResultDigest
 from queryapi.contract.evidence import NOTES
 from queryapi.models import OPEN, Execution, State
-from recorder.api_view import ApiView, check_parameters
+from recorder.api_view import ApiView, b64, check_parameters
 from recorder.auth import READERS, caller_of
 from recorder.codes import Detail, RecordCode, RecordError
 
@@ -43,6 +44,7 @@ _OFFSET_MAX: Final = 2**53
 # Requests that wait hold a thread each; with more of them everyone is told to come back.
 _WAITERS: Final = threading.BoundedSemaphore(3)
 _BODY_BYTES_MAX: Final = 2 * RECORDED_BYTES_MAX
+_Response = TypeVar("_Response", bound=HttpResponseBase)
 
 
 class JsonBytes(BaseParser):
@@ -143,7 +145,7 @@ class Result(ApiView):
     operations: ClassVar = {"GET": api_docs.RESULT}
 
     def get(self, request: Request, result_id: str) -> HttpResponse:
-        """A slice of the hashed bytes; 425 while there is none, 409 with its code for a failure."""
+        """A slice of the hashed bytes; 409 while there is none, and with its code for a failure."""
         check_parameters(request, "offset", "limit")
         offset = _number(request, "offset", 0, 0, _OFFSET_MAX)
         limit = _number(request, "limit", PAGE_DEFAULT, 1, PAGE_MAX)
@@ -153,8 +155,10 @@ class Result(ApiView):
         if is_fresh(request, etag):
             return not_modified(etag)
         response = _result(execution, digest, offset, limit)
-        response["ETag"] = etag
-        return response
+        if offset + limit < digest.row_count:
+            after = f"{request.path}?offset={offset + limit}&limit={limit}"
+            response["Link"] = f'<{after}>; rel="next"'
+        return immutable(response, etag, sha256(response.content).digest())
 
 
 def _result(execution: Execution, digest: ResultDigest, offset: int, limit: int) -> HttpResponse:
@@ -193,9 +197,7 @@ class Descriptor(ApiView):
             return not_modified(etag)
         body = b'{"descriptor":' + execution.descriptor.encode() + b',"record_event":'
         response = HttpResponse(body + canonical_json.encode(recorded) + b"}", content_type=JSON)
-        if recorded is not None:
-            response["ETag"] = etag
-        return response
+        return response if recorded is None else immutable(response, etag)
 
 
 class Cancel(ApiView):
@@ -308,11 +310,19 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
 def is_fresh(request: Request, etag: str) -> bool:
     """Whether the client holds this very answer."""
     given = request.META.get("HTTP_IF_NONE_MATCH", "")
-    return etag in {one.strip().removeprefix("W/") for one in given.split(",")}
+    held = {one.strip().removeprefix("W/") for one in given.split(",")}
+    return bool({etag, "*"} & held)
 
 
 def not_modified(etag: str) -> HttpResponse:
     """304."""
-    response = HttpResponse(status=304)
+    return immutable(HttpResponse(status=304), etag)
+
+
+def immutable(response: _Response, etag: str, digest: bytes | None = None) -> _Response:
+    """An answer that never changes: for its asker to keep, and to check where a hash is given."""
     response["ETag"] = etag
+    response["Cache-Control"] = "private, immutable"
+    if digest is not None:
+        response["Repr-Digest"] = f"sha-256=:{b64(digest)}:"  # RFC 9530
     return response

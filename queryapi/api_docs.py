@@ -26,7 +26,7 @@ SENTENCES: Final[dict[str, str]] = {
     QueryCode.FORBIDDEN_SCOPE: "No such stream, or not for this token; which, is not said.",
     QueryCode.QUERY_NOT_FOUND: "No such query, or not yours, or its rows are no longer kept.",
     QueryCode.DUPLICATE_QUERY_ID: "The query_id was used for another query.",
-    QueryCode.RESULT_NOT_READY: "The query is not finished yet.",
+    QueryCode.RESULT_NOT_READY: "The query is not finished; Retry-After says when to ask again.",
     QueryCode.RATE_LIMITED: "Too many queries at once, or in a minute.",
     QueryCode.EXECUTION_FAILED: "The query failed; the message says where.",
     QueryCode.COVERAGE_INCOMPLETE: "This zone does not hold all of the coverage.",
@@ -43,7 +43,9 @@ _FAILED: Final = (
     QueryCode.EVIDENCE_FAILED, QueryCode.CANCELLED,
 )  # fmt: skip
 _READ: Final = (QueryCode.QUERY_NOT_FOUND, QueryCode.RESULT_NOT_READY, *_FAILED)
-_ETAG: Final = {"ETag": "The same for the same bytes."}
+_ETAG: Final = {"ETag": "The same for the same bytes.", "Cache-Control": "private, immutable"}
+_HASHED: Final = {**_ETAG, "Repr-Digest": "SHA-256 of the body (RFC 9530)."}
+_PAGED: Final = {**_HASHED, "Link": "The next page, where there is one."}
 _UNCHANGED: Final = Answer(
     status=304,
     description="What the client holds is what there is.",
@@ -188,7 +190,7 @@ RESULT: Final = _operation(
     "Rows of a query, page by page",
     (
         _answer(
-            ref("QueryResult"), _PAGE, "A slice of the bytes that rows_hash covers.", headers=_ETAG
+            ref("QueryResult"), _PAGE, "A slice of the bytes that rows_hash covers.", headers=_PAGED
         ),
         _UNCHANGED,
     ),
@@ -216,7 +218,7 @@ ROWS: Final = _operation(
             _ROWS,
             [{"receipt_id": f"rcpt-{_HASH}"}],
             "`sha256sum` of the body is rows_hash.",
-            headers=_ETAG,
+            headers=_HASHED,
         ),
         _UNCHANGED,
     ),
@@ -260,7 +262,7 @@ EVIDENCE: Final = _operation(
             ref("QueryEvidence"),
             {"mode": "none"},
             "`sha256sum` of the body is evidence_hash.",
-            headers=_ETAG,
+            headers=_HASHED,
         ),
         _UNCHANGED,
     ),

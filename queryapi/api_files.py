@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
 from queryapi import api_docs, downloads, queries
-from queryapi.api import JSON, is_fresh, not_modified
+from queryapi.api import JSON, immutable, is_fresh, not_modified
 from queryapi.contract.descriptor_reader import read_recorded
 from queryapi.contract.digest import ResultDigest
 from queryapi.contract.rows import RowShape
@@ -28,10 +28,9 @@ FORMATS: Final = {
 }
 
 
-def _file(path: Path, content_type: str, etag: str) -> FileResponse:
+def _file(path: Path, content_type: str, etag: str, sha256_hex: str | None = None) -> FileResponse:
     response = FileResponse(path.open("rb"), content_type=content_type)
-    response["ETag"] = etag
-    return response
+    return immutable(response, etag, None if sha256_hex is None else bytes.fromhex(sha256_hex))
 
 
 class Rows(ApiView):
@@ -48,7 +47,7 @@ class Rows(ApiView):
         etag = f'"{digest.rows_hash}"'
         if is_fresh(request, etag):
             return not_modified(etag)
-        return _file(queries.folder_of(execution).rows, JSON, etag)
+        return _file(queries.folder_of(execution).rows, JSON, etag, digest.rows_hash)
 
 
 class Evidence(ApiView):
@@ -65,7 +64,7 @@ class Evidence(ApiView):
         etag = f'"{digest.evidence_hash}"'
         if is_fresh(request, etag):
             return not_modified(etag)
-        return _file(queries.folder_of(execution).evidence, JSON, etag)
+        return _file(queries.folder_of(execution).evidence, JSON, etag, digest.evidence_hash)
 
 
 class Download(ApiView):
@@ -95,7 +94,7 @@ class Download(ApiView):
 def _download(execution: Execution, digest: ResultDigest, name: str, etag: str) -> HttpResponseBase:
     folder = queries.folder_of(execution)
     if name == "json":
-        return _file(folder.rows, FORMATS[name], etag)
+        return _file(folder.rows, FORMATS[name], etag, digest.rows_hash)
     descriptor = read_recorded(execution.descriptor.encode())
     if name == "parquet":
         return _file(downloads.parquet(folder, descriptor, digest), FORMATS[name], etag)
@@ -104,6 +103,4 @@ def _download(execution: Execution, digest: ResultDigest, name: str, etag: str) 
         if name == "ndjson"
         else downloads.csv_text(folder, RowShape.of(descriptor).names)
     )
-    response = StreamingHttpResponse(pieces, content_type=FORMATS[name])
-    response["ETag"] = etag
-    return response
+    return immutable(StreamingHttpResponse(pieces, content_type=FORMATS[name]), etag)

@@ -15,7 +15,7 @@ from recorder.codes import CODES, CodeInfo, RecordCode
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
-RETRIED: Final = frozenset({425, 429, 503})
+RETRIED: Final = frozenset({429, 503})
 Schema = Mapping[str, Any]
 
 SENTENCES: Final[Mapping[str, str]] = {
@@ -152,7 +152,7 @@ class Operation:
             status = self.codes[code].status if code in self.codes else CODES[code].status  # type: ignore[index]
             sentence = self.sentences.get(code, SENTENCES.get(code, ""))
             by_status.setdefault(status, {})[code.value] = sentence
-        by_status[500] = {"internal": "An error of ours; it was logged with the request id."}
+        by_status[500] = {"internal_error": "An error of ours; it was logged with the request id."}
         return {str(status): _refusal(status, by_status[status]) for status in sorted(by_status)}
 
 

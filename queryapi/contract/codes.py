@@ -47,7 +47,7 @@ CODES: Final[dict[QueryCode, CodeInfo]] = {
     QueryCode.FORBIDDEN_SCOPE: _info(403, ErrorCode.CAP),
     QueryCode.QUERY_NOT_FOUND: _info(404, ErrorCode.NOTFOUND),
     QueryCode.DUPLICATE_QUERY_ID: _info(409, ErrorCode.DUP),
-    QueryCode.RESULT_NOT_READY: _info(425, ErrorCode.BUSY),
+    QueryCode.RESULT_NOT_READY: _info(409, ErrorCode.BUSY),
     QueryCode.RATE_LIMITED: _info(429, ErrorCode.RATE),
     QueryCode.HUB_UNAVAILABLE: _info(503, ErrorCode.UNREACHABLE),
     QueryCode.INTERNAL_ERROR: _info(500, ErrorCode.INTERNAL),

@@ -118,6 +118,8 @@ class GatewayApp:
 
     def _desk_of(self, request: Request) -> Desk:
         """The desk of the one producer whose token this is."""
+        # Whoever was told that a token, a stream or a revocation is done may ask at once.
+        self._take_over()
         config = self._watched.config
         if config is None:
             raise RecordError(RecordCode.HUB_UNAVAILABLE, "the gateway is not configured yet")
@@ -153,18 +155,22 @@ class GatewayApp:
             await asyncio.sleep(WATCH_EVERY_S)
 
     def look(self) -> None:
-        """Take over a new configuration."""
+        """Take over a new configuration, and retire who is no longer in it."""
+        self._take_over()
         config = self._watched.config
-        if self._watched.look():
-            config = self._watched.config
-            assert config is not None
-            for held in config.producers.values():
-                if held.principal in self._desks:
-                    self._desks[held.principal].renew(config, held)
-                elif self._has_pending(held):
-                    self._desk(config, held)
         if config is not None:
             self._retire({held.principal for held in config.producers.values()} | self._elders())
+
+    def _take_over(self) -> None:
+        if not self._watched.look():
+            return
+        config = self._watched.config
+        assert config is not None
+        for held in config.producers.values():
+            if held.principal in self._desks:
+                self._desks[held.principal].renew(config, held)
+            elif self._has_pending(held):
+                self._desk(config, held)
 
     def _elders(self) -> set[PublicKey]:
         """Rotated keys under which events wait; after a restart their desks are opened again."""

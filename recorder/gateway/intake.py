@@ -25,7 +25,11 @@ def read_request(body: bytes) -> tuple[list[object], bool]:
     try:
         found = canonical_json.parse_marked(body, depth_max=_DEPTH_MAX)
     except JsonError as flaw:
-        raise RecordError(RecordCode.INVALID_JSON, flaw.reason) from flaw
+        if flaw.is_syntax:
+            raise RecordError(RecordCode.INVALID_JSON, flaw.reason) from flaw
+        deep = Detail(pointer=flaw.pointer, reason=flaw.reason)
+        message = "the event is refused"
+        raise RecordError(RecordCode.INVALID_EVENT, message, details=[deep]) from flaw
     if not isinstance(found, dict) or "events" not in found:
         return [found], False
     more = sorted(found.keys() - {"events"})

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from base64 import b64encode
 from datetime import timedelta
 from hashlib import sha256
 from uuid import uuid4
@@ -50,6 +51,30 @@ def test_pages_are_slices_of_one_hashed_whole(
     assert collected == rows
 
 
+def test_a_page_links_to_the_next_as_long_as_there_is_one(
+    call: Call, callers: Callers, done: Execution
+) -> None:
+    path: str | None = f"result/{done.result_id}?limit=5"
+    sizes = []
+    while path is not None:
+        answer = call(callers.alice, "GET", path)
+        sizes.append(len(answer.json()["rows"]))
+        link = answer.headers.get("Link")
+        path = None if link is None else link.partition("/api/query/")[2].partition(">")[0]
+        assert link is None or link.endswith('>; rel="next"')
+    assert sizes == [5, 5, 2]
+
+
+@pytest.mark.parametrize("path", ["result/{}?limit=3", "result/{}/rows.json", "evidence/{}"])
+def test_an_answer_may_be_kept_by_its_asker_and_carries_its_hash(
+    call: Call, callers: Callers, done: Execution, path: str
+) -> None:
+    answer = call(callers.alice, "GET", path.format(done.result_id))
+    body = answer.getvalue() if answer.streaming else answer.content
+    assert answer["Cache-Control"] == "private, immutable"
+    assert answer["Repr-Digest"] == f"sha-256=:{b64encode(sha256(body).digest()).decode()}:"
+
+
 def test_evidence_is_the_bytes_that_evidence_hash_covers(
     call: Call, callers: Callers, done: Execution
 ) -> None:
@@ -64,10 +89,9 @@ def test_an_answer_that_is_held_is_not_sent_again(
 ) -> None:
     first = call(callers.alice, "GET", path.format(done.result_id))
     assert first.status_code == 200
-    again = call(
-        callers.alice, "GET", path.format(done.result_id), **{"If-None-Match": first["ETag"]}
-    )
-    assert (again.status_code, again.content) == (304, b"")
+    for held in (first["ETag"], f'"other", W/{first["ETag"]}', "*"):
+        again = call(callers.alice, "GET", path.format(done.result_id), **{"If-None-Match": held})
+        assert (again.status_code, again.content) == (304, b"")
 
 
 def test_a_result_that_is_not_ready_says_when_to_come_back(
@@ -76,7 +100,7 @@ def test_a_result_that_is_not_ready_says_when_to_come_back(
     taken = call(callers.alice, "POST", "submit", question(name)).json()
     for path in ("result/{}", "result/{}/rows.json", "evidence/{}", "result/{}/download"):
         answer = call(callers.alice, "GET", path.format(taken["result_id"]))
-        assert (answer.status_code, answer.json()["error_code"]) == (425, "result_not_ready")
+        assert (answer.status_code, answer.json()["error_code"]) == (409, "result_not_ready")
         assert int(answer["Retry-After"]) > 0
 
 

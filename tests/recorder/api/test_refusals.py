@@ -145,7 +145,9 @@ def test_another_method_is_405_and_names_those_there_are(
     assert answer["Allow"] == "GET"
 
 
-@pytest.mark.parametrize("path", ["/api/", "/api/nothing", "/api/record/streams/", "/api/record"])
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/", "/api/nothing", "/api/record/streams/", "/api/record"]
+)
 def test_an_unknown_route_is_404_in_json(web: Client, path: str) -> None:
     answer = web.get(path)
     assert (answer.status_code, answer.json()["error_code"]) == (404, "not_found")
@@ -154,6 +156,11 @@ def test_an_unknown_route_is_404_in_json(web: Client, path: str) -> None:
 def test_every_refusal_carries_the_request_id_of_its_answer(web: Client) -> None:
     answer = web.get("/api/record/streams")
     assert answer.json()["request_id"] == answer["Veen-Request-Id"]
+
+
+@pytest.mark.parametrize("path", ["/api/record/streams", "/api/v1/record/streams", "/api/schema"])
+def test_every_answer_says_the_version_of_the_api(web: Client, path: str) -> None:
+    assert web.get(path)["Veen-Api-Version"] == "1"
 
 
 def test_whatever_is_accepted_an_error_is_never_html(web: Client) -> None:
@@ -186,8 +193,8 @@ def _request() -> HttpRequest:
         (ErrorCode.NOTFOUND, 404, "not_found"),
         (ErrorCode.POLICY, 403, "forbidden"),
         (ErrorCode.RATE, 429, "rate_limited"),
-        (ErrorCode.DAMAGE, 500, "internal"),
-        (ErrorCode.TRUST, 500, "internal"),
+        (ErrorCode.DAMAGE, 500, "internal_error"),
+        (ErrorCode.TRUST, 500, "internal_error"),
     ],
 )
 def test_a_refusal_of_the_log_has_a_code_of_the_api(
@@ -206,5 +213,5 @@ def test_a_fault_of_ours_is_logged_and_says_nothing(client: Client) -> None:
     with pytest.raises(ValueError, match="secret detail"):
         Fails.as_view()(request)  # Django's handler turns it into the 500 below
     answer = errors.server_error(_request())
-    assert json.loads(answer.content)["error_code"] == "internal"
+    assert json.loads(answer.content)["error_code"] == "internal_error"
     assert "secret" not in answer.content.decode()

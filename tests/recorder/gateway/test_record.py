@@ -141,6 +141,15 @@ def test_flawed_json_inside_an_event_is_that_events_alone(door: Door) -> None:
     assert door.subjects() == ["d"]
 
 
+@pytest.mark.parametrize("depth", [65, 255, 100_000])
+def test_an_event_that_nests_too_deep_is_refused_as_an_event(door: Door, depth: int) -> None:
+    payload = b"[" * depth + b"]" * depth
+    found = b'{"event_type":"http.error","subject_id":"e","payload":' + payload + b"}"
+    reply = door.post(found)
+    assert (reply.status, reply.code) == (400, "invalid_event")
+    assert reply.body["details"][0]["pointer"].startswith("/payload/0/0")
+
+
 def test_a_repeated_key_gives_the_first_answer_and_other_content_a_conflict(door: Door) -> None:
     first = door.post(event(idempotency_key="k\0é", payload=2.0))
     again = door.post(b'{"payload":2,"idempotency_key":"k\\u0000\xc3\xa9",'
@@ -177,7 +186,7 @@ def test_a_refused_event_leaves_no_key(door: Door) -> None:
         (b"", 400, "invalid_json"),
         (b"{", 400, "invalid_json"),
         (b"\xff", 400, "invalid_json"),
-        (b"[" * 300 + b"]" * 300, 400, "invalid_json"),
+        (b"[" * 300 + b"]" * 300, 400, "invalid_event"),
         (b"[]", 400, "invalid_event"),
         (b"null", 400, "invalid_event"),
         (b"{}", 400, "invalid_event"),
