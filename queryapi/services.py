@@ -239,15 +239,14 @@ def fail(execution: Execution, code: QueryCode, message: str, *, holder: str = "
             "outcome": State.FAILED.value, "error_code": code.value, "message": message,
         }  # fmt: skip
         events.record_executed(execution, facts)
-        if code is QueryCode.EVIDENCE_FAILED:
-            note_finding(
-                code.value,
-                f"query {execution.result_id}",
-                message,
-                severity=Finding.Severity.CRITICAL,
-                now=now,
-            )
+        _note_evidence(code, f"query {execution.result_id}", message, now)
     return True
+
+
+def _note_evidence(code: QueryCode, about: str, message: str, now: datetime) -> None:
+    """What the log does not bear out is a finding, whoever asked and however often."""
+    if code is QueryCode.EVIDENCE_FAILED:
+        note_finding(code.value, about, message, severity=Finding.Severity.CRITICAL, now=now)
 
 
 def cancel(execution: Execution) -> Execution:
@@ -297,14 +296,13 @@ def fail_replay(replay: Replay, code: QueryCode, message: str, *, holder: str) -
     facts: dict[str, Value] = {
         "outcome": State.FAILED.value, "error_code": code.value, "message": message,
     }  # fmt: skip
+    now = timezone.now()
     with transaction.atomic():
         unfinished = Replay.objects.filter(pk=replay.pk, state__in=OPEN, holder=holder)
         if not unfinished.update(
-            state=State.FAILED,
-            error_code=code.value,
-            message=message,
-            finished_at=timezone.now(),
+            state=State.FAILED, error_code=code.value, message=message, finished_at=now
         ):
             return False
         events.record_replayed(replay, facts)
+        _note_evidence(code, f"replay {replay.id}", message, now)
     return True

@@ -13,9 +13,10 @@ import pytest
 from django.utils import timezone
 
 from hub.canonical_json import Value
+from hub.models import Finding
 from queryapi import queries, services
 from queryapi.contract.codes import QueryCode
-from queryapi.models import Execution
+from queryapi.models import Execution, Replay
 from recorder.models import ApiToken, AuthoredEvent, Stream
 from tests.queryapi.api.conftest import Call, Callers
 from tests.queryapi.api.test_submit import question
@@ -271,6 +272,21 @@ def test_a_replay_needs_the_right_to_all_it_reads_whoever_asked_first(
     assert unknown.json()["error_code"] == "forbidden_scope"
     relabelled = json.dumps(body).replace('"label": "', '"label": "00', 1)
     assert call(callers.bob, "POST", "replay", relabelled.encode()).status_code == 400
+
+
+def test_evidence_that_fails_in_a_replay_is_a_finding_too(
+    call: Call, callers: Callers, done: Execution
+) -> None:
+    taken = call(callers.bob, "POST", "replay", replayable(done)).json()
+    replay = Replay.objects.get(pk=taken["replay_id"])
+    assert services.start_replay(replay, "w-1", timedelta(minutes=1))
+    said = "record/app/x 7: the RECEIPT is of another MSG"
+    assert services.fail_replay(replay, QueryCode.EVIDENCE_FAILED, said, holder="w-1")
+    found = Finding.objects.get(code="evidence_failed")
+    assert (found.severity, found.detail) == (Finding.Severity.CRITICAL, said)
+    assert found.object == f"replay {taken['replay_id']}"
+    path = f"replay/{taken['replay_id']}"
+    assert call(callers.bob, "GET", path).json()["error_code"] == "evidence_failed"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,37 @@ def test_a_caller_cannot_write_what_the_server_writes(
     assert (answer.status_code, answer.json()["error_code"]) == (400, FLAWED)
 
 
+@pytest.mark.parametrize("weaker", [
+    {"mode": "none"}, {"mode": "spot", "sample_rate": 1}, {"mode": "spot", "sample_rate": 0.5},
+])  # fmt: skip
+def test_a_question_cannot_be_asked_again_to_prove_less(
+    call: Call, callers: Callers, name: str, weaker: Value
+) -> None:
+    """Its id stands for the stronger one, and that one stays as it was recorded."""
+    strong = question(name, query_id="q-strong", evidence={"mode": "full"})
+    first = call(callers.alice, "POST", "submit", strong).json()
+    weak = call(callers.alice, "POST", "submit", {**strong, "evidence": weaker})
+    assert (weak.status_code, weak.json()["error_code"]) == (409, "duplicate_query_id")
+    assert call(callers.alice, "POST", "submit", strong).json() == first
+    assert '"evidence":{"mode":"full"}' in Execution.objects.get().descriptor
+
+
+@pytest.mark.parametrize("evidence", [
+    None, {}, [], "full", {"mode": None}, {"mode": "FULL"}, {"mode": "full "}, {"mode": ["full"]},
+    {"mode": "f\uff55ll"}, {"mode": "full", "sample_rate": 0.1}, {"mode": "none", "sample_rate": 1},
+    {"mode": "spot"}, {"mode": "spot", "sample_rate": 2}, {"mode": "spot", "sample_rate": -1},
+    {"mode": "spot", "sample_rate": "1"}, {"mode": "full", "skip": True},
+], ids=repr)  # fmt: skip
+def test_evidence_that_is_not_plainly_said_is_not_guessed(
+    call: Call, callers: Callers, name: str, evidence: Value
+) -> None:
+    """None of these becomes a weaker mode than its asker may have meant."""
+    answer = call(callers.alice, "POST", "submit", question(name, evidence=evidence))
+    assert (answer.status_code, answer.json()["error_code"]) == (400, FLAWED), answer.content
+    assert answer.json()["details"][0]["pointer"].startswith("/evidence")
+    assert not Execution.objects.exists()
+
+
 def test_guessing_ids_tells_nothing_about_another_s_query_in_any_state(
     call: Call, callers: Callers, asked: WebBundle, name: str
 ) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.queryapi.faults.forgeries import forged, weakened
 from tests.queryapi.faults.kills import killed_while_held, killed_while_running
 from tests.queryapi.faults.offline import verified_offline
 from tests.queryapi.faults.storms import answered_at_once, fifty_at_once, flipped_bit, full_disk
 from tests.support.query_scene import Scene
 
 TROUBLES = (
-    answered_at_once, fifty_at_once, flipped_bit, full_disk, killed_while_running,
+    answered_at_once, weakened, fifty_at_once, forged, flipped_bit, full_disk, killed_while_running,
     killed_while_held, verified_offline,
 )  # fmt: skip
 
