@@ -265,7 +265,7 @@ class Store:
             self.files.append(owed.label, owed.first_size, owed.nodes, owed.positions)
             self._pending.pop(0)
         if self.leaves.pending() >= FLUSH_AT:
-            self.leaves.flush(self._durable)
+            self.leaves.begin_flush(self._durable)
 
     def roll(self) -> None:
         """Go on in a new segment; the closed one may be pruned."""

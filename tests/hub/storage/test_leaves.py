@@ -83,3 +83,35 @@ def test_a_flush_that_was_refused_leaves_no_open_transaction(tmp_path: Path) -> 
     leaves.flush(50)
     assert leaves.find(seed("leaf 9")) == [(A, 9)]
     leaves.close()
+
+
+def test_leaves_are_found_while_a_thread_flushes_and_after_it(tmp_path: Path) -> None:
+    leaves = filled(tmp_path / "leaves.sqlite", 5000)
+    leaves.begin_flush(5000)
+    leaves.add(seed("next"), A, 5001)
+    assert leaves.find(seed("leaf 7")) == [(A, 7)]
+    assert leaves.find(seed("next")) == [(A, 5001)]
+    leaves.sync()
+    assert leaves.entries == 5000
+    assert leaves.find_recent(seed("leaf 7")) is None
+    assert leaves.find(seed("leaf 7")) == [(A, 7)]
+    leaves.close()
+
+
+def test_what_the_thread_was_refused_is_not_lost(tmp_path: Path) -> None:
+    leaves = filled(tmp_path / "leaves.sqlite")
+    leaves._db.execute("PRAGMA query_only = ON")
+    leaves.begin_flush(50)
+    leaves.sync()
+    assert leaves.entries == 0
+    assert leaves.find(seed("leaf 9")) == [(A, 9)]
+    leaves.add(seed("next"), B, 51)
+    with pytest.raises(StoreError, match="leaf index refuses"):
+        leaves.begin_flush(51)
+    leaves._db.execute("PRAGMA query_only = OFF")
+    leaves.begin_flush(51)
+    assert leaves.entries == 51
+    assert leaves.find_recent(seed("leaf 9")) is None
+    assert leaves.find(seed("leaf 9")) == [(A, 9)]
+    assert leaves.find(seed("next")) == [(B, 51)]
+    leaves.close()
