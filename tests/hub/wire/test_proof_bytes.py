@@ -9,7 +9,7 @@ import pytest
 from hub import mmr
 from hub.errors import ProofError, VeenError
 from hub.wire.proof import MmrProof
-from hub.wire.proof_bytes import check_proof
+from hub.wire.proof_bytes import ProofWalk, check_proof
 from tests.support.memory_log import MemoryLog, numbered_leaves
 
 LOG = MemoryLog(numbered_leaves(70))
@@ -71,6 +71,36 @@ def test_both_judges_agree_on_mutated_proofs_and_claims(rng: random.Random) -> N
         assert verdict == accepts(slow, bytes(data), **claim)
         refused += not verdict
     assert refused > 3000
+
+
+def test_a_walk_over_a_range_says_what_each_proof_alone_is_worth(rng: random.Random) -> None:
+    """Whatever was checked before it, and in whatever order; also under another root."""
+    walk, refused, held = ProofWalk(), 0, 0
+    seq, size = 1, 70
+    for _ in range(6000):
+        if rng.random() < 0.05:
+            size = rng.randint(1, 70)
+        seq = seq % size + 1 if rng.random() < 0.8 else rng.randint(1, size)
+        data = bytearray(mmr.prove(seq, size, LOG.node).encode())
+        claim = {
+            "leaf_hash": LOG.leaves[seq - 1],
+            "stream_seq": seq,
+            "mmr_size": size,
+            "root": LOG.roots[size],
+        }
+        match rng.randrange(8):
+            case 0:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            case 1:
+                claim["root"] = LOG.roots[rng.randint(1, 70)]
+            case 2:
+                claim["stream_seq"] = rng.randint(1, size)
+        verdict = accepts(walk.check, bytes(data), **claim)
+        assert verdict == accepts(slow, bytes(data), **claim)
+        refused += not verdict
+        held += verdict
+    assert refused > 1000
+    assert held > 3000
 
 
 @pytest.mark.parametrize("size", [2**24, 2**24 + 1, 2**25 - 1])
