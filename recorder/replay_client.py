@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,22 +26,24 @@ from hub import canonical_json
 from hub.canonical_json import Value
 from hub.errors import ErrorCode, ProofError, VeenError
 from hub.types import Label, ManifestId, PublicKey
+from hub.verifiers import Verifiers
 from hub.verify_report import Pins
 from hub.wire.manifest import Manifest
 from recorder.codes import RecordCode, RecordError
 from recorder.event import UnixMillis, format_time
 from recorder.replay_params import ReplayRange
 from recorder.replay_verify import Checked, EventLine, Judge, Walk
-from recorder.web_client import WebClient
+from recorder.web_client import LINE_BYTES_MAX, WebClient
 
 if TYPE_CHECKING:
     from hub.authoring import ReaderSecret
 
 PATH: Final = "/api/record/replay"
-CHUNK_LINES: Final = 128
-CHUNK_BYTES: Final = 1024 * 1024
-THREADS: Final = 2  # signature checks leave the interpreter, so two cores work
-CHUNKS_AHEAD: Final = 2 * THREADS
+BLOCK_BYTES: Final = 256 * 1024
+CHILDREN_MAX: Final = 8
+BLOCKS_AHEAD: Final = 2  # for each child
+# A short replay is over before a child has started.
+FIRST_BLOCKS: Final = 4
 _WITHOUT_PROOFS: Final = tuple(
     name for name in EventLine.__struct_fields__ if name not in {"msg", "proof"}
 )
@@ -111,13 +114,14 @@ class Replaying:
         self.end: End | None = None
 
     @contextmanager
-    def _lines(self) -> Iterator[Iterator[bytes]]:
+    def _pieces(self) -> Iterator[Iterator[bytes]]:
         """The answer; while the lake is behind it is asked for again, as the server says."""
         deadline = time.monotonic() + self._patience_s
         with ExitStack() as stack:
             while True:
                 try:
-                    lines = stack.enter_context(self._client.lines(PATH, query_of(self._asked)))
+                    query = query_of(self._asked)
+                    pieces = stack.enter_context(self._client.pieces(PATH, query))
                     break
                 except RecordError as refusal:
                     wait_s = refusal.retry_after_s or 1
@@ -125,57 +129,47 @@ class Replaying:
                     if refusal.error_code is not RecordCode.LAKE_BEHIND or is_over:
                         raise
                     time.sleep(wait_s)
-            yield lines
+            yield pieces
 
     def __iter__(self) -> Iterator[ReplayedEvent]:
-        with self._lines() as lines:
+        with self._pieces() as pieces:
             if self._judge is None or self._walk is None:
-                yield from self._plain(lines)
+                yield from self._plain(pieces)
             else:
-                yield from self._verified(lines, self._judge, self._walk)
+                yield from self._verified(pieces, self._judge, self._walk)
 
-    def _plain(self, lines: Iterable[bytes]) -> Iterator[ReplayedEvent]:
+    def _plain(self, pieces: Iterable[bytes]) -> Iterator[ReplayedEvent]:
         count = 0
-        for chunk in self._chunks(lines):
-            for line in _decode(chunk):
+        for lines in self._blocks(pieces):
+            for line in lines:
                 count += 1
                 yield ReplayedEvent(line, is_proven=False)
         self._check_end(count)
 
     def _verified(
-        self, lines: Iterable[bytes], judge: Judge, walk: Walk
+        self, pieces: Iterable[bytes], judge: Judge, walk: Walk
     ) -> Iterator[ReplayedEvent]:
-        with ThreadPoolExecutor(THREADS) as pool:
-            waiting: deque[Future[list[Checked]]] = deque()
-            try:
-                for chunk in self._chunks(lines):
-                    waiting.append(pool.submit(_check_chunk, judge, chunk))
-                    if len(waiting) > CHUNKS_AHEAD:
-                        yield from _in_order(waiting.popleft().result(), walk)
-                while waiting:
-                    yield from _in_order(waiting.popleft().result(), walk)
-            finally:
-                for one in waiting:
-                    one.cancel()
+        blocks = self._blocks(pieces)
+        for lines in islice(blocks, FIRST_BLOCKS):
+            yield from _in_order(judge.check_all(lines), walk)
+        if (more := next(blocks, None)) is not None:
+            with Verifiers(min(os.cpu_count() or 1, CHILDREN_MAX)) as verifiers:
+                for checked in _ahead(judge, chain((more,), blocks), verifiers):
+                    yield from _in_order(checked, walk)
         end = self._check_end(walk.count)
         check_covered(end, self._asked, walk, judge)
 
-    def _chunks(self, lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-        chunk: list[bytes] = []
-        size = 0
-        for line in lines:
+    def _blocks(self, pieces: Iterable[bytes]) -> Iterator[list[EventLine]]:
+        """Lines by the block, the last of all put aside."""
+        for block in _whole_lines(pieces):
             if self.end is not None:
                 raise VeenError(ErrorCode.PROTOCOL, "the answer goes on after its end")
-            if line.startswith(b'{"end"'):
-                self.end = _decode_end(line)
-                continue
-            chunk.append(line)
-            size += len(line)
-            if len(chunk) == CHUNK_LINES or size >= CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
-        if chunk:
-            yield chunk
+            at = 0 if block.startswith(_END_START) else block.find(b"\n" + _END_START) + 1
+            if at or block.startswith(_END_START):
+                self.end = _decode_end(block[at:])
+                block = block[:at]  # noqa: PLW2901 - what is left of it
+            if block:
+                yield _decode(block)
 
     def _check_end(self, count: int) -> End:
         if self.end is None:
@@ -329,8 +323,17 @@ def _check_reach(one: Covered, asked: ReplayRange, judge: Judge) -> None:
         raise ProofError(f"{one.stream}: the coverage is wider than what was asked for")
 
 
-def _check_chunk(judge: Judge, chunk: Sequence[bytes]) -> list[Checked]:
-    return judge.check_all(list(_decode(chunk)))
+def _ahead(
+    judge: Judge, blocks: Iterable[list[EventLine]], verifiers: Verifiers
+) -> Iterator[list[Checked]]:
+    """Checked blocks in order; the signatures of some are verified while others are read."""
+    waiting: deque[Callable[[], list[Checked]]] = deque()
+    for lines in blocks:
+        waiting.append(judge.begin(lines, verifiers.ask))
+        if len(waiting) > verifiers.count * BLOCKS_AHEAD:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
 
 
 def _in_order(checked: Iterable[Checked], walk: Walk) -> Iterator[ReplayedEvent]:
@@ -339,16 +342,40 @@ def _in_order(checked: Iterable[Checked], walk: Walk) -> Iterator[ReplayedEvent]
         yield ReplayedEvent(one.line, is_proven=one.is_proven)
 
 
+_END_START: Final = b'{"end"'
 _LINES: Final = msgspec.json.Decoder(EventLine)
 _END: Final = msgspec.json.Decoder(_EndLine)
 
 
-def _decode(chunk: Sequence[bytes]) -> Iterator[EventLine]:
-    for line in chunk:
-        try:
-            yield _LINES.decode(line)
-        except msgspec.DecodeError as flaw:
-            raise VeenError(ErrorCode.PROTOCOL, f"not a line of a replay: {flaw}") from flaw
+def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes again, in blocks that end where a line does."""
+    begun: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size < BLOCK_BYTES:
+            continue
+        end = piece.rfind(b"\n") + 1
+        if end:
+            begun[-1] = piece[:end]
+            yield b"".join(begun)
+            begun = [piece[end:]]
+            size = len(piece) - end
+        elif size > LINE_BYTES_MAX:
+            raise VeenError(ErrorCode.PROTOCOL, "a line is longer than any event")
+    last = b"".join(begun)
+    if last and not last.endswith(b"\n"):
+        raise VeenError(ErrorCode.UNREACHABLE, "the answer was cut inside a line")
+    if last:
+        yield last
+
+
+def _decode(block: bytes) -> list[EventLine]:
+    try:
+        return _LINES.decode_lines(block)
+    except msgspec.DecodeError as flaw:
+        raise VeenError(ErrorCode.PROTOCOL, f"not a line of a replay: {flaw}") from flaw
 
 
 def _decode_end(line: bytes) -> End:

@@ -14,7 +14,7 @@ The plain fields of an event are the server's word unless the stream's reader se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,11 +31,13 @@ from hub.wire.checkpoint import Checkpoint
 from hub.wire.manifest import Manifest
 from hub.wire.msg import Msg
 from hub.wire.proof import MmrProof
-from hub.wire.proof_bytes import check_proof
+from hub.wire.proof_bytes import ProofWalk
 from hub.wire.receipt import Receipt
 from recorder.event import format_time
 from recorder.projection import project, receipt_id
 from recorder.replay_params import ReplayRange
+
+Answer = Callable[[], bool]  # whether all signatures that were asked about verify
 
 
 class EventLine(msgspec.Struct, kw_only=True):
@@ -83,6 +85,19 @@ def _read(line: EventLine) -> tuple[Receipt, Msg]:
     return receipt, msg
 
 
+def _signed(read: Sequence[tuple[Receipt, Msg]], signer: PublicKey) -> list[Signed]:
+    """What has to be verified: all receipts by one key, and all messages."""
+    signed: list[Signed] = []
+    for receipt, msg in read:
+        signed.append((signer, receipt.hub_sig, receipt.signing_hash()))
+        signed.append((msg.client_id, msg.sig, msg.signing_hash()))
+    return signed
+
+
+def _verified_here(signed: Sequence[Signed]) -> Answer:
+    return lambda: signing.are_valid(signed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """The checks of one event alone; safe to use from several threads or processes."""
@@ -101,40 +116,48 @@ class Judge:
             raise ProofError(where + (refusal.detail or str(refusal)), refusal.code) from refusal
 
     def check_all(self, lines: Sequence[EventLine]) -> list[Checked]:
-        """`check` for each; their signatures are verified one right after the other.
+        """`check` for each of them."""
+        return self.begin(lines, _verified_here)()
 
-        So threads that check get on beside each other. Where anything is wrong, or not signed by
-        the key in use, every line is checked by itself and the first flaw is named.
+    def begin(
+        self, lines: Sequence[EventLine], ask: Callable[[Sequence[Signed]], Answer]
+    ) -> Callable[[], list[Checked]]:
+        """`check_all` in two steps: between them `ask` has the signatures verified elsewhere.
+
+        Where anything is wrong, or not signed by the key in use, every line is checked by itself
+        and the first flaw is named.
         """
+        if len(self.pins.active) != 1:
+            return lambda: [self.check(line) for line in lines]
+        (signer,) = self.pins.active
         try:
             read = [_read(line) for line in lines]
-            signer = self._signer_of_all(read)
-            if signer is not None:
-                return [
-                    self._checked(line, receipt, msg, signer)
-                    for line, (receipt, msg) in zip(lines, read, strict=True)
-                ]
         except VeenError:
-            pass
-        return [self.check(line) for line in lines]
+            return lambda: [self.check(line) for line in lines]
+        answer = ask(_signed(read, signer))
 
-    def _signer_of_all(self, read: Sequence[tuple[Receipt, Msg]]) -> PublicKey | None:
-        """The one active key, where it signed all receipts, and all messages are signed."""
-        if len(self.pins.active) != 1:
-            return None
-        (key,) = self.pins.active
-        signed: list[Signed] = []
-        for receipt, msg in read:
-            signed.append((key, receipt.hub_sig, receipt.signing_hash()))
-            signed.append((msg.client_id, msg.sig, msg.signing_hash()))
-        return key if signing.are_valid(signed) else None
+        def finish() -> list[Checked]:
+            try:
+                if answer():
+                    proofs = ProofWalk()
+                    return [
+                        self._checked(line, receipt, msg, signer, proofs)
+                        for line, (receipt, msg) in zip(lines, read, strict=True)
+                    ]
+            except VeenError:
+                pass
+            return [self.check(line) for line in lines]
+
+        return finish
 
     def _check(self, line: EventLine) -> Checked:
         receipt, msg = _read(line)
         msg.verify()
-        return self._checked(line, receipt, msg, self.pins.signer(receipt))
+        return self._checked(line, receipt, msg, self.pins.signer(receipt), ProofWalk())
 
-    def _checked(self, line: EventLine, receipt: Receipt, msg: Msg, signer: PublicKey) -> Checked:
+    def _checked(
+        self, line: EventLine, receipt: Receipt, msg: Msg, signer: PublicKey, proofs: ProofWalk
+    ) -> Checked:
         """What is left to check once both signatures hold."""
         said = (line.hub_commit_seq, line.hub_commit_time, line.principal_id, line.receipt_id)
         shown = (
@@ -147,14 +170,14 @@ class Judge:
             raise ProofError("the line says other than its receipt and message")
         if line.stream in self.secrets:
             self._check_content(line)
-        is_proven = self._is_proven(line, receipt)
+        is_proven = self._is_proven(line, receipt, proofs)
         return Checked(line=line, receipt=receipt, is_proven=is_proven, signer=signer)
 
     def checkpoint(self, label: Label) -> Checkpoint | None:
         """What the manifest says of a label."""
         return None if self.manifest is None else self.manifest.checkpoint(label)
 
-    def _is_proven(self, line: EventLine, receipt: Receipt) -> bool:
+    def _is_proven(self, line: EventLine, receipt: Receipt, proofs: ProofWalk) -> bool:
         checkpoint = self.checkpoint(receipt.label)
         if checkpoint is None or receipt.stream_seq > checkpoint.upto_seq:
             if line.proof is not None:
@@ -162,7 +185,7 @@ class Judge:
             return False
         if line.proof is None:
             raise ProofError("no proof, though the manifest covers it")
-        check_proof(
+        proofs.check(
             line.proof,
             leaf_hash=receipt.leaf_hash,
             stream_seq=receipt.stream_seq,

@@ -80,10 +80,10 @@ class WebClient:
             return size
 
     @contextmanager
-    def lines(self, path: str, query: Query | None = None) -> Iterator[Iterator[bytes]]:
-        """The lines of an NDJSON answer while they arrive."""
+    def pieces(self, path: str, query: Query | None = None) -> Iterator[Iterator[bytes]]:
+        """The bytes of an answer while they arrive."""
         with self._asked("GET", path, query) as answer:
-            yield self._lines(answer)
+            yield iter(lambda: answer.read1(PIECE_BYTES), b"")
 
     @contextmanager
     def _asked(
@@ -121,14 +121,6 @@ class WebClient:
                 host, port, timeout=self._timeout_s, context=self._ssl_context
             )
         return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-
-    def _lines(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
-        while line := answer.readline(LINE_BYTES_MAX + 1):
-            if len(line) > LINE_BYTES_MAX:
-                raise VeenError(ErrorCode.PROTOCOL, "a line is longer than any event")
-            if not line.endswith(b"\n"):
-                raise VeenError(ErrorCode.UNREACHABLE, "the answer was cut inside a line")
-            yield line
 
     @staticmethod
     def _bytes(answer: http.client.HTTPResponse) -> bytes:

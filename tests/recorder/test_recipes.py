@@ -180,8 +180,8 @@ def payloads(events: list[ReplayedEvent]) -> list[Any]:
 def the_first_replay_after_up_is_answered_though_spark_is_cold(kitchen: Kitchen) -> None:
     changes = "record/infrastructure/changes"
     web = WebClient(kitchen.bundle.web_url, token=kitchen.bundle.admin_token, timeout_s=90)
-    with web.lines("/api/record/replay", {"stream": changes}) as lines:
-        *events, end = [json.loads(line) for line in lines]
+    answer = web.read("/api/record/replay", {"stream": changes})
+    *events, end = [json.loads(line) for line in answer.splitlines()]
     assert [one["event_type"] for one in events] == ["stream.created"] * 6
     assert end["end"]["count"] == 6
 
@@ -313,7 +313,7 @@ def a_replay_right_after_the_worker_was_killed_is_answered(kitchen: Kitchen) -> 
     kitchen.bundle.act("checkpoint.now")
     changes = "record/infrastructure/changes"
     web = WebClient(kitchen.bundle.web_url, token=kitchen.bundle.admin_token, timeout_s=90)
-    with web.lines("/api/record/replay", {"stream": changes}) as lines:
-        *events, end = [json.loads(line) for line in lines]
+    answer = web.read("/api/record/replay", {"stream": changes})
+    *events, end = [json.loads(line) for line in answer.splitlines()]
     assert "checkpoint.made" in {one["event_type"] for one in events}
     assert end["end"]["count"] == len(events)

@@ -336,9 +336,17 @@ def _serve(liar: Liar, captured: tuple[dict[str, bytes], Lines]) -> None:
     liar.answers = {**answers, "/api/record/replay": text.encode()}
 
 
-def test_every_lie_is_noticed(
-    liar: Liar, bundle: WebBundle, name: str, captured: tuple[dict[str, bytes], Lines]
+@pytest.mark.parametrize("first_blocks", [4, 0], ids=["verified here", "verified by children"])
+def test_every_lie_is_noticed(  # noqa: PLR0917 - fixtures
+    liar: Liar,
+    bundle: WebBundle,
+    name: str,
+    captured: tuple[dict[str, bytes], Lines],
+    monkeypatch: pytest.MonkeyPatch,
+    first_blocks: int,
 ) -> None:
+    monkeypatch.setattr("recorder.replay_client.FIRST_BLOCKS", first_blocks)
+    monkeypatch.setattr("recorder.replay_client.BLOCK_BYTES", 4096)
     answers, lines = captured
     _serve(liar, captured)
     assert len(list(run(liar.url, "t", bundle, name))) == 25  # unchanged, it verifies
