@@ -86,7 +86,8 @@ def start(
             routing_key=_routing_key(routing_key, routing_key_file),
             log_submits=not no_submit_log,
             **options,
-        )
+        ),
+        as_json=as_json,
     )
 
 

@@ -41,8 +41,9 @@ _ACCEPT_MAX = 64  # connections taken in one turn of the loop
 class HubProcess:
     """Listeners, workers, writer and control socket of one hub."""
 
-    def __init__(self, config: HubConfig) -> None:
+    def __init__(self, config: HubConfig, *, as_json: bool = False) -> None:
         self._config = config
+        self._as_json = as_json
         self._stop = asyncio.Event()
         self._children: set[subprocess.Popen[bytes]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -171,7 +172,11 @@ class HubProcess:
         hub_pk, hub_id = core.identity.key.public.hex(), core.identity.hub_id.hex()
         if core.read_only is not None:
             log.error("hub.read_only reason=%s", core.read_only)
-        print(f"hub ready url={url} hub_pk={hub_pk} hub_id={hub_id}", flush=True)  # noqa: T201
+        said = f"hub ready url={url} hub_pk={hub_pk} hub_id={hub_id}"
+        if self._as_json:
+            document = {"url": url, "hub_pk": hub_pk, "hub_id": hub_id, "pid": os.getpid()}
+            said = json.dumps(document)
+        print(said, flush=True)  # noqa: T201 - the one line that says it is ready
 
     async def _end_workers(self, writer: Writer) -> None:
         self._stop.set()
@@ -238,8 +243,8 @@ def check_config(config: HubConfig) -> None:
         raise VeenError(ErrorCode.CONFIG, "a hub needs at least one worker")
 
 
-def run(config: HubConfig) -> None:
-    """Serve in the foreground until told to stop."""
+def run(config: HubConfig, *, as_json: bool = False) -> None:
+    """Serve in the foreground until told to stop; stdout gets one line when it is ready."""
     check_config(config)
     loglines.configure()
-    uvloop.run(HubProcess(config).run())
+    uvloop.run(HubProcess(config, as_json=as_json).run())
