@@ -10,7 +10,7 @@ import click
 
 from hub.cli import cap as capabilities
 from hub.cli.output import b64, emit, examples, json_option, note
-from hub.cli.place import Place, hub_options, parse_hex
+from hub.cli.place import Place, hub_options, parse_hex, parse_stream
 from hub.cli.stream import stream
 from hub.errors import ErrorCode, VeenError
 
@@ -110,13 +110,12 @@ def _reader(place: Place, label: Label, reader_pk: str | None) -> DhKey:
 def _auth_ref(
     place: Place, key: SigningKey, name: str | None, cap_file: Path | None
 ) -> AuthRef | None:
-    from hub.label import stream_id  # noqa: PLC0415
     from hub.wire.captoken import CapToken  # noqa: PLC0415
 
     if cap_file is not None:
         token: CapToken | None = CapToken.decode(cap_file.read_bytes())
     else:
-        token = capabilities.find(place, key.public, stream_id(name) if name else None)
+        token = capabilities.find(place, key.public, parse_stream(name) if name else None)
     return None if token is None else token.auth_ref()
 
 

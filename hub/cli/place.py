@@ -19,7 +19,7 @@ from hub.errors import ErrorCode, VeenError
 if TYPE_CHECKING:
     from hub.client import HubClient
     from hub.crypto.signing import SigningKey
-    from hub.types import Label, PublicKey
+    from hub.types import Label, PublicKey, StreamId
     from hub.wire.trust import TrustFile
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Place:
 
     def label(self, stream: str | None, label: str | None) -> Label:
         """The label of --stream NAME or --label HEX."""
-        from hub.label import derive, stream_id  # noqa: PLC0415
+        from hub.label import derive  # noqa: PLC0415
         from hub.types import Label  # noqa: PLC0415
 
         if (stream is None) == (label is None):
@@ -132,7 +132,7 @@ class Place:
         if label is not None:
             return Label(parse_hex(label, "--label"))
         assert stream is not None
-        return derive(self.routing_key(), stream_id(stream))
+        return derive(self.routing_key(), parse_stream(stream))
 
     def connect(self) -> HubClient:
         """A client of the pinned hub with its own state below `client/hubs`."""
@@ -221,6 +221,16 @@ def parse_hex(text: str, name: str) -> bytes:
     if len(found) != 32 or len(text) != 64:
         raise click.UsageError(f"{name} is not 64 hex digits")
     return found
+
+
+def parse_stream(name: str) -> StreamId:
+    """The id of a stream name, or the id itself in hex."""
+    from hub.label import stream_id  # noqa: PLC0415
+
+    try:
+        return stream_id(name)
+    except VeenError as flaw:  # typed here, so it is no refusal of a hub
+        raise click.UsageError(flaw.detail) from flaw
 
 
 def parse_key(text: str, name: str) -> PublicKey:

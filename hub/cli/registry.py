@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.wire.readerkey import ReaderKeyRecord, accept, newest_first
 
@@ -76,7 +78,7 @@ class Registry:
         """A stream by name."""
         if name not in self.streams:
             detail = f"no stream {name!r} in {self._path}; `veen stream create` makes one"
-            raise VeenError(ErrorCode.NOTFOUND, detail)
+            raise click.UsageError(detail)
         return self.streams[name]
 
     def by_label(self, label: bytes) -> StreamEntry | None:

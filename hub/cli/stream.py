@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hub.cli.output import b64, emit, emit_line, escape, examples, json_option, note, short
-from hub.cli.place import RECORDER_ADMIN, Place, hub_options, label_options, place_options
+from hub.cli.place import (
+    RECORDER_ADMIN,
+    Place,
+    hub_options,
+    label_options,
+    parse_stream,
+    place_options,
+)
 
 if TYPE_CHECKING:
     from hub.cli.registry import Registry, StreamEntry
@@ -175,16 +182,19 @@ def create_here(place: Place, *, name: str, klass: str, admin_key: str | None) -
     """A stream of this state directory alone, of which nobody is told."""
     from hub.cli.registry import Registry, StreamEntry  # noqa: PLC0415
     from hub.errors import ErrorCode, VeenError  # noqa: PLC0415
-    from hub.label import check_stream_name, stream_id  # noqa: PLC0415
+    from hub.label import check_stream_name  # noqa: PLC0415
 
-    check_stream_name(name)
+    try:
+        check_stream_name(name)
+    except VeenError as flaw:
+        raise click.UsageError(flaw.detail) from flaw
     registry = Registry(place.client)
     if name in registry.streams:
         raise VeenError(ErrorCode.POLICY, f"{name} exists; `veen stream keys --rotate` re-keys it")
     admin = place.realm_key(admin_key, RECORDER_ADMIN)
     entry = StreamEntry(
         name=name,
-        stream_id=stream_id(name),
+        stream_id=parse_stream(name),
         label=place.label(name, None),
         klass=klass,
         admin_pk=admin.public,

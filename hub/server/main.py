@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvloop
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, TimedOutError, VeenError
 from hub.server import ipc, loglines
 from hub.server.config import HubConfig
 from hub.server.control_server import ControlServer
@@ -94,7 +94,7 @@ class HubProcess:
             async with asyncio.timeout(_READY_S):
                 await writer.on_worker_ready.wait()
         except TimeoutError as late:
-            raise VeenError(ErrorCode.UNREACHABLE, "workers did not start") from late
+            raise TimedOutError(f"no worker started within {_READY_S} s") from late
 
     def _accept(self, listener: socket.socket) -> None:
         """Deal new connections to the workers in turn, so that both cores have the same load."""
