@@ -160,7 +160,10 @@ class HubProcess:
             "stream_scoping": config.routing_key is not None,
             "routing_key": _routing_key_for_reads(config),
             "log_submits": config.log_submits,
-            "queue_max": max(1, config.limits.queue_max // config.workers),
+            # Every worker has room for a whole batch, however many share the queue.
+            "queue_max": max(
+                config.limits.batch_items_max, config.limits.queue_max // config.workers
+            ),
             "profiles": [[p.epoch_sec, p.pad_block] for p in config.profiles],
             "limits": asdict(config.limits),
             "tls": tls,

@@ -81,6 +81,16 @@ def test_readiness_says_that_the_disk_refuses(hub: LiveHub) -> None:
     live_hub.until(lambda: readiness(client) == (200, []))
 
 
+def test_readiness_says_it_though_nobody_writes(hub: LiveHub) -> None:
+    client = hub.client()
+    live_hub.until(lambda: readiness(client) == (200, []))
+    limit_files(hub, 1)
+    live_hub.until(lambda: readiness(client)[0] == 503)
+    assert any("disk" in str(reason) for reason in readiness(client)[1])
+    limit_files(hub, UNLIMITED)
+    live_hub.until(lambda: readiness(client) == (200, []))
+
+
 def test_acts_that_cannot_be_recorded_are_refused(hub: LiveHub) -> None:
     client = hub.client()
     Author(LABEL).send(client)

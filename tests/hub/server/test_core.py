@@ -13,7 +13,7 @@ from hub.admission import records
 from hub.admission.records import ControlRecord, Revocation, RevocationKind
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.server.config import HubConfig
-from hub.server.core import HubCore, open_hub
+from hub.server.core import PROBE_S, HubCore, open_hub
 from hub.storage.disk import Disk
 from hub.types import Hash, Label, UnixSeconds
 from hub.wire.receipt import Receipt
@@ -215,3 +215,28 @@ def test_two_cores_on_one_directory_are_refused(core: HubCore, config: HubConfig
     with pytest.raises(VeenError) as refused:
         open_hub(config)
     assert refused.value.code is ErrorCode.LOCKED
+
+
+def test_an_idle_disk_is_asked_now_and_then(core: HubCore, disk: Refusing) -> None:
+    receipt_of(core, Author(LABEL).next())
+    core.probe_disk(100.0)
+    disk.refuse = "pwrite"
+    core.probe_disk(100.0 + PROBE_S / 2)  # too early to ask again
+    assert core.disk_flaw is None
+    with pytest.raises(OSError, match="input/output"):
+        core.probe_disk(100.0 + PROBE_S)
+    assert core.disk_flaw is not None
+    with pytest.raises(OSError, match="input/output"):
+        core.probe_disk(100.5 + PROBE_S)  # one that refused is asked every time
+    disk.refuse = ""
+    core.probe_disk(101.0 + PROBE_S)
+    assert core.disk_flaw is None
+
+
+def test_a_disk_that_is_written_to_needs_no_probe(core: HubCore, disk: Refusing) -> None:
+    author = Author(LABEL)
+    for second in range(3):
+        receipt_of(core, author.next())
+        disk.refuse = "pwrite"
+        core.probe_disk(100.0 + 2 * second * PROBE_S)
+        disk.refuse = ""
