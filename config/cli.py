@@ -10,9 +10,12 @@ import select
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from hub.errors import VeenError
 
 VERSION: Final = "0.1.0"
 
@@ -161,27 +164,10 @@ class Failure(NamedTuple):
 
 def _judge(error: BaseException) -> Failure:
     """The one place where an exception becomes an exit code."""
-    from hub.errors import (  # noqa: PLC0415 - not needed when all goes well
-        ERRORS,
-        ProofError,
-        TimedOutError,
-        VeenError,
-        WireError,
-    )
+    from hub.errors import VeenError  # noqa: PLC0415 - not needed when all goes well
 
-    if isinstance(error, TimedOutError):
-        return Failure(EXIT_TIMEOUT, "timeout", error.detail)
     if isinstance(error, VeenError):
-        info = ERRORS[error.code]
-        exit_code = info.exit_code
-        # Read here and found wrong; a hub's refusal of what we sent has the same code.
-        if isinstance(error, WireError):
-            exit_code = EXIT_PROTOCOL
-        elif isinstance(error, ProofError):
-            exit_code = EXIT_VERIFICATION
-        elif getattr(error, "error_code", None) in NOT_READY:
-            exit_code = EXIT_TIMEOUT
-        return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
+        return _judge_refusal(error)
     if isinstance(error, click.ClickException):
         return Failure(EXIT_USAGE, "usage", error.format_message())
     if isinstance(error, TimeoutError):
@@ -197,6 +183,23 @@ def _judge(error: BaseException) -> Failure:
         f"an error of ours ({type(error).__name__}: {error})",
         "Run again with VEEN_DEBUG=1 and report what it prints.",
     )
+
+
+def _judge_refusal(error: VeenError) -> Failure:
+    from hub.errors import ERRORS, ProofError, TimedOutError, WireError  # noqa: PLC0415
+
+    if isinstance(error, TimedOutError):
+        return Failure(EXIT_TIMEOUT, "timeout", error.detail)
+    info = ERRORS[error.code]
+    exit_code = info.exit_code
+    # Read here and found wrong; a hub's refusal of what we sent has the same code.
+    if isinstance(error, WireError):
+        exit_code = EXIT_PROTOCOL
+    elif isinstance(error, ProofError):
+        exit_code = EXIT_VERIFICATION
+    elif getattr(error, "error_code", None) in NOT_READY:
+        exit_code = EXIT_TIMEOUT
+    return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
 
 
 def _judge_os_error(error: OSError) -> Failure:

@@ -58,9 +58,16 @@ def verify(
 
         return check_directory(paths[0], as_json=as_json, hub_pk=place.pinned())
     if len(paths) == 1 and paths[0].suffix == ".json":
-        report = _judge_trust(paths[0], paths[0].read_bytes(), trust_pk)
+        report, _ = _judge_trust(paths[0], trust_pk)
     else:
-        report = _verify_files(paths, rotations, trust_file, trust_pk, max_age_s, place)
+        trusted: bytes | None = None
+        if trust_file is not None:
+            report, trusted = _judge_trust(trust_file, trust_pk)
+        if trusted is None or report.is_valid():  # else it vouches for nothing
+            files = _gather(paths)
+            found = files.pop("rotations", [])
+            records = b"".join([rotations.read_bytes()] if rotations else found)
+            report = _verify_files(files, _pins(place, records, trusted), max_age_s)
     _print(report, as_json=as_json)
     return 0 if report.is_valid() else _EXIT_VERIFICATION
 
@@ -94,10 +101,13 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
     return found
 
 
-def _pins(place: Place, records: bytes) -> Pins:
+def _pins(place: Place, records: bytes, trusted: bytes | None) -> Pins:
     from hub.verify import Pins  # noqa: PLC0415
     from hub.verify_stream import cut_items  # noqa: PLC0415
+    from hub.wire.trust import TrustFile  # noqa: PLC0415
 
+    if trusted is not None:
+        return Pins.of_trust_file(TrustFile.decode(trusted))
     ours = place.trust() if place.hub_pk is None else None
     if ours is not None:
         return Pins.of_trust_file(ours)
@@ -108,39 +118,27 @@ def read_trust_file(path: Path, trust_pk: str | None) -> TrustFile:
     """A trust file that the realm's trust key signed; raises for any other."""
     from hub.wire.trust import TrustFile  # noqa: PLC0415
 
-    data = path.read_bytes()
-    _judge_trust(path, data, trust_pk).require()
+    report, data = _judge_trust(path, trust_pk)
+    report.require()
     return TrustFile.decode(data)
 
 
-def _judge_trust(path: Path, data: bytes, trust_pk: str | None) -> Report:
+def _judge_trust(path: Path, trust_pk: str | None) -> tuple[Report, bytes]:
+    """What is to be said of a trust file, and the very bytes of which it is said."""
     from hub.verify import verify_trust_file  # noqa: PLC0415
 
     if trust_pk is None:
         raise click.UsageError("a trust file needs --trust-pk, the key it is signed with")
     signed = path.with_name(path.name + ".sig")
     signature = signed.read_bytes() if signed.exists() else None
-    return verify_trust_file(data, signature, parse_key(trust_pk, "--trust-pk"))
+    data = path.read_bytes()
+    return verify_trust_file(data, signature, parse_key(trust_pk, "--trust-pk")), data
 
 
-def _verify_files(
-    paths: tuple[Path, ...], rotations: Path | None, trust_file: Path | None,
-    trust_pk: str | None, max_age_s: int | None, place: Place,
-) -> Report:  # fmt: skip
-    from hub.verify import Pins, merge, verify_evidence  # noqa: PLC0415
+def _verify_files(files: dict[str, list[bytes]], pins: Pins, max_age_s: int | None) -> Report:
+    from hub.verify import merge, verify_evidence  # noqa: PLC0415
     from hub.verify_stream import cut_items, verify_items  # noqa: PLC0415
-    from hub.wire.trust import TrustFile  # noqa: PLC0415
 
-    files = _gather(paths)
-    found = files.pop("rotations", [])
-    if trust_file is not None:
-        trusted = trust_file.read_bytes()
-        report = _judge_trust(trust_file, trusted, trust_pk)
-        if not report.is_valid():
-            return report  # what it would vouch for is no evidence of anything
-        pins = Pins.of_trust_file(TrustFile.decode(trusted))
-    else:
-        pins = _pins(place, b"".join([rotations.read_bytes()] if rotations else found))
     if "stream" in files:
         manifest = _first(files, "manifest")
         return verify_items(cut_items(files["stream"][0]), pins, manifest=manifest)

@@ -222,15 +222,19 @@ def test_an_idle_disk_is_asked_now_and_then(core: HubCore, disk: Refusing) -> No
     core.probe_disk(100.0)
     disk.refuse = "pwrite"
     core.probe_disk(100.0 + PROBE_S / 2)  # too early to ask again
-    assert core.disk_flaw is None
+    assert not is_flawed(core)
     with pytest.raises(OSError, match="input/output"):
         core.probe_disk(100.0 + PROBE_S)
-    assert core.disk_flaw is not None
+    assert is_flawed(core)
     with pytest.raises(OSError, match="input/output"):
         core.probe_disk(100.5 + PROBE_S)  # one that refused is asked every time
     disk.refuse = ""
     core.probe_disk(101.0 + PROBE_S)
-    assert core.disk_flaw is None
+    assert not is_flawed(core)
+
+
+def is_flawed(core: HubCore) -> bool:
+    return core.disk_flaw is not None
 
 
 def test_a_disk_that_is_written_to_needs_no_probe(core: HubCore, disk: Refusing) -> None:
