@@ -85,6 +85,10 @@ class Registry:
         """A stream by label."""
         return next((one for one in self.streams.values() if one.label == label), None)
 
+    def find(self, label: bytes, name: str | None) -> StreamEntry | None:
+        """A stream by label, or by name where its label changes with the epoch."""
+        return self.by_label(label) or self.streams.get(name or "")
+
     def save(self) -> None:
         """Make the list durable."""
         from hub.storage.disk import Disk  # noqa: PLC0415
