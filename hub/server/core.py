@@ -13,13 +13,14 @@ from typing import Final
 
 from hub.admission import records
 from hub.admission.records import ControlRecord
+from hub.crypto.hashing import h
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.server import guard
 from hub.server.checkpoints import Checkpointer
 from hub.server.clock import Clock, boottime
 from hub.server.config import HubConfig
-from hub.server.gate import CLOCK_ACCEPT, Gate
+from hub.server.gate import CLOCK_ACCEPT, EQUIVOCATION, Gate
 from hub.server.identity import Identity, load_identity
 from hub.server.line import CommitLine, Outcome, Submission
 from hub.server.strays import Strays
@@ -240,9 +241,18 @@ class HubCore:
             raise VeenError(ErrorCode.FORMAT, "both receipts say the same")
         if len({self._log_of(receipt) for receipt in receipts}) > 1:
             raise VeenError(ErrorCode.FORMAT, "receipts of a log and its fork may differ")
+        # The evidence first, for it counts also where nothing can be recorded; a retry makes up
+        # for the record.
         if pair not in self.findings.records:
             self.findings.append(pair)
-            self.record_act("equivocation", {"label": first.label, "stream_seq": first.stream_seq})
+        finding = h(pair)
+        if finding not in self.gate.reported:
+            act: dict[str, cbor.Value] = {
+                "label": first.label,
+                "stream_seq": first.stream_seq,
+                "finding": finding,
+            }
+            self.record_act(EQUIVOCATION, act)
 
     def _log_of(self, receipt: Receipt) -> HubId:
         """The log in whose name a RECEIPT was signed: this one's, or that of a parent."""

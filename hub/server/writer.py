@@ -305,7 +305,10 @@ class Writer:
         return sum(layout.segment(number).stat().st_size for number in layout.segment_numbers())
 
     def _attach(self, payload: bytes) -> bytes:
-        """May this be stored? Only what the capability's subject signed counts against it."""
+        """May this be stored? Only what the capability's subject signed counts against it.
+
+        The quota bounds one run of the hub: what a core stored before a start is not counted.
+        """
         auth_ref, coid, size, sig = cast("tuple[bytes, bytes, int, bytes]", cbor.decode(payload))
         grant = self.core.gate.state.check_subject(AuthRef(auth_ref), self.core.now())
         verify(grant.subject, sig, ATT_PUT(auth_ref, coid))

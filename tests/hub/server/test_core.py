@@ -176,7 +176,9 @@ def test_a_flaw_in_the_middle_of_a_batch_stops_the_writer(
     assert commit(core, data) == [ErrorCode.STORE]
 
 
-def test_evidence_is_kept_even_when_the_log_cannot_be_written(core: HubCore) -> None:
+def test_evidence_is_kept_even_when_the_log_cannot_be_written(config: HubConfig) -> None:
+    hands = Hands(T0)
+    core = open_hub(config, wall=hands.wall, boot=hands.boot)
     receipt = receipt_of(core, Author(LABEL).next())
     lie = Receipt.sign(
         core.identity.key,
@@ -191,6 +193,16 @@ def test_evidence_is_kept_even_when_the_log_cannot_be_written(core: HubCore) -> 
     with pytest.raises(VeenError):
         core.report_equivocation(pair)
     assert core.findings.records == [pair]
+    core.read_only = None
+    before = core.store.state.entries
+    for _ in range(2):  # told again it is recorded, once
+        core.report_equivocation(pair)
+        assert core.store.state.entries == before + 1
+    core.close()
+    again = open_hub(config, wall=hands.wall, boot=hands.boot)
+    again.report_equivocation(pair)
+    assert (again.store.state.entries, again.findings.records) == (before + 1, [pair])
+    again.close()
 
 
 def test_a_fork_and_its_parent_may_differ_behind_the_fork(core: HubCore) -> None:
