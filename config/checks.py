@@ -15,7 +15,6 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register, run_checks
 from django.core.exceptions import ImproperlyConfigured
 
-from config.settings_file import LOOPBACK
 from config.up_secrets import DJANGO_KEY
 from config.up_state import StateDir
 
@@ -79,13 +78,6 @@ def check_hosts(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Check
     if "*" not in settings.ALLOWED_HOSTS:
         return []
     return [Error("allowed_hosts '*' lets any name point at this console.", id="hub.E005")]
-
-
-@register(TAG, deploy=True)
-def check_transport(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401, ARG001
-    if settings.VEEN.bind in LOOPBACK or settings.IS_TLS:
-        return []
-    return [Error("Beyond loopback, passwords need TLS.", id="hub.E006")]
 
 
 @register(TAG, deploy=True)

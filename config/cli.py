@@ -10,9 +10,12 @@ import select
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from hub.errors import VeenError
 
 VERSION: Final = "0.1.0"
 
@@ -20,9 +23,12 @@ EXIT_OK: Final = 0
 EXIT_USAGE: Final = 1
 EXIT_NETWORK: Final = 2
 EXIT_PROTOCOL: Final = 3
+EXIT_VERIFICATION: Final = 7
 EXIT_TIMEOUT: Final = 9
 EXIT_INTERNAL: Final = 70
 EXIT_INTERRUPTED: Final = 130
+# Refusals of the recorder's and the query's API that a little patience cures.
+NOT_READY: Final = frozenset({"lake_behind", "result_not_ready"})
 
 
 class Entry(NamedTuple):
@@ -158,17 +164,10 @@ class Failure(NamedTuple):
 
 def _judge(error: BaseException) -> Failure:
     """The one place where an exception becomes an exit code."""
-    from hub.errors import (  # noqa: PLC0415 - not needed when all goes well
-        ERRORS,
-        VeenError,
-        WireError,
-    )
+    from hub.errors import VeenError  # noqa: PLC0415 - not needed when all goes well
 
     if isinstance(error, VeenError):
-        info = ERRORS[error.code]
-        # Read here and found wrong; a hub's refusal of what we sent has the same code.
-        exit_code = EXIT_PROTOCOL if isinstance(error, WireError) else info.exit_code
-        return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
+        return _judge_refusal(error)
     if isinstance(error, click.ClickException):
         return Failure(EXIT_USAGE, "usage", error.format_message())
     if isinstance(error, TimeoutError):
@@ -186,6 +185,23 @@ def _judge(error: BaseException) -> Failure:
     )
 
 
+def _judge_refusal(error: VeenError) -> Failure:
+    from hub.errors import ERRORS, ProofError, TimedOutError, WireError  # noqa: PLC0415
+
+    if isinstance(error, TimedOutError):
+        return Failure(EXIT_TIMEOUT, "timeout", error.detail)
+    info = ERRORS[error.code]
+    exit_code = info.exit_code
+    # Read here and found wrong; a hub's refusal of what we sent has the same code.
+    if isinstance(error, WireError):
+        exit_code = EXIT_PROTOCOL
+    elif isinstance(error, ProofError):
+        exit_code = EXIT_VERIFICATION
+    elif getattr(error, "error_code", None) in NOT_READY:
+        exit_code = EXIT_TIMEOUT
+    return Failure(exit_code, error.code, error.detail or info.sentence, info.remedy)
+
+
 def _judge_os_error(error: OSError) -> Failure:
     # Files of the caller have a name; what has none comes from a socket.
     if error.filename is not None and not isinstance(error, ConnectionError):
@@ -194,7 +210,11 @@ def _judge_os_error(error: OSError) -> Failure:
 
 
 def _report(failure: Failure, *, as_json: bool) -> None:
-    text = f"veen: {failure.code}: {failure.message}"
+    from hub.cli.output import escape  # noqa: PLC0415 - not needed when all goes well
+
+    # One line, whatever a file or a peer put into the message: none forges another or a colour.
+    message = escape(" ".join([line.strip() for line in failure.message.splitlines()]))
+    text = f"veen: {failure.code}: {message}"
     if failure.remedy:
         text += f"\n      {failure.remedy}"
     click.echo(text, err=True)

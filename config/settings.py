@@ -97,15 +97,15 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 
-IS_TLS: Final = VEEN.tls_cert is not None
 SESSION_COOKIE_SAMESITE = "Strict"
 SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SECURE = IS_TLS  # over plain http on loopback a Secure cookie would never come back
+# The console is served on loopback over plain http: a Secure cookie would never come back.
+SESSION_COOKIE_SECURE = False
 SESSION_COOKIE_NAME = "veen_session"
 SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_SAMESITE = "Strict"
 CSRF_COOKIE_HTTPONLY = True
-CSRF_COOKIE_SECURE = IS_TLS
+CSRF_COOKIE_SECURE = False
 CSRF_COOKIE_NAME = "veen_csrf"
 CSRF_FAILURE_VIEW = "config.errors.csrf_failure"
 SECURE_REFERRER_POLICY = "same-origin"

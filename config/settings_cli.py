@@ -68,7 +68,8 @@ def check(*, config_file: Path | None, as_json: bool) -> None:
 
 
 @config.command()
-def schema() -> None:
+@JSON_OPTION
+def schema(*, as_json: bool) -> None:
     """Print the table of settings as JSON: kind, default, meaning, variable.
 
     \b
@@ -76,6 +77,7 @@ def schema() -> None:
       veen config schema
       veen config schema | python3 -m json.tool
     """  # noqa: D301 - click's mark against rewrapping
+    del as_json  # it is one JSON document either way
     defaults = read(environ={}).settings
     table = {
         name: {

@@ -28,7 +28,6 @@ FILE_NAME: Final = "veen.toml"
 PREFIX: Final = "VEEN_"
 PORT: Final = Integer(0, 65535)
 ADAPTERS: Final = ("syslog", "otlp")
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # Variables that steer a command and are no settings; any other VEEN_* name is a mistake.
 COMMAND_VARIABLES: Final = frozenset({
@@ -66,7 +65,6 @@ class Settings:
         metadata={"kind": PathName(), "meaning": "where keys, log, database and sockets live"},
     )
     zone: str = setting(Text(choices=("online", "offline")), "online", "which zone this node is in")
-    bind: str = setting(Text(), "127.0.0.1", "address to listen on; any but loopback needs TLS")
     port: int = setting(PORT, 8420, "port of the web process; the next free one if taken")
     hub_port: int = setting(PORT, 8421, "port of the hub's data plane; the next free one if taken")
     gateway_port: int = setting(PORT, 8422, "port of the gateway; the next free one if taken")
@@ -85,13 +83,14 @@ class Settings:
     otlp_connection: Path | None = setting(
         PathName(), None, "connection file of its producer; made by recorded acts if unset"
     )
-    tls_cert: Path | None = setting(PathName(), None, "PEM certificate chain")
-    tls_key: Path | None = setting(PathName(), None, "PEM private key of tls_cert")
     workers: int = setting(Integer(0, 256), 0, "HTTP processes of the hub; 0 is one per core")
     open_reads: bool = setting(Flag(), default=False, meaning="serve reads without a token")
     open_admission: bool = setting(Flag(), default=False, meaning="admit without capability")
     trusted_issuers: tuple[str, ...] = setting(
         TextList(hex_bytes=32), (), "public keys whose capabilities count"
+    )
+    profiles: tuple[str, ...] = setting(
+        TextList(), (), "further profiles that the hub takes, each EPOCH_SEC:PAD_BLOCK"
     )
     routing_key_file: Path | None = setting(PathName(), None, "file of the realm's routing_key")
     heads_file: Path | None = setting(PathName(), None, "guard of the last signed heads")
@@ -243,13 +242,8 @@ def _lying_file(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path
 
 
 def _check(into: _Collector, settings: Settings) -> None:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
-        into.refuse("config.E010", "tls_cert and tls_key go together; one is missing.")
-    if settings.bind not in LOOPBACK and settings.tls_cert is None:
-        into.refuse(
-            "config.E011",
-            f"bind {settings.bind} is reachable from outside and needs tls_cert and tls_key.",
-        )
+    if settings.profiles:
+        _check_profiles(into, settings.profiles)
     if (settings.anchor_tsa_url is None) != (settings.anchor_tsa_cert is None):
         into.refuse("config.E014", "anchor_tsa_url and anchor_tsa_cert go together.")
     if settings.anchor_tsa_url is not None and settings.zone == "offline":
@@ -261,6 +255,16 @@ def _check(into: _Collector, settings: Settings) -> None:
         into.refuse(
             "config.E012", "database_url carries a password; give it by database_password_file."
         )
+
+
+def _check_profiles(into: _Collector, profiles: tuple[str, ...]) -> None:
+    from hub.wire.profile import parse_profile  # noqa: PLC0415 - only when there are any
+
+    try:
+        for text in profiles:
+            parse_profile(text)
+    except VeenError as flaw:
+        into.refuse("config.E010", f"profiles: {flaw.detail}.")
 
 
 def _check_adapter(into: _Collector, settings: Settings, name: str) -> None:

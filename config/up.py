@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from config.settings_file import LOOPBACK, load
+from config.settings_file import load
 from config.up_state import (
     StateDir,
     held_lock,
@@ -22,7 +22,6 @@ from config.up_state import (
     make_directories,
     read_json,
 )
-from hub.errors import ErrorCode, VeenError
 
 if TYPE_CHECKING:
     from config.up_supervisor import Bundle, NotReadyError
@@ -89,12 +88,6 @@ def up(
 
     flags = {"data_dir": data_dir, "port": port, "zone": zone, "syslog": syslog, "otlp": otlp}
     settings = load(flags=flags)
-    if settings.bind not in LOOPBACK:
-        raise VeenError(
-            ErrorCode.CONFIG,
-            f"`up` serves this machine only, not {settings.bind}; for others run `veen hub start "
-            "--bind` with TLS",
-        )
     state = StateDir.at(settings.data_dir)
     make_directories(state)
     stop = _stop_on_signals()

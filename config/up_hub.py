@@ -41,6 +41,8 @@ def hub_command(settings: Settings, state: StateDir, realm: RealmKeys, port: int
     routing_key = settings.routing_key_file or state.secret(ROUTING_KEY)
     command += ["--routing-key-file", str(routing_key)]
     command += ["--heads-file", str(settings.heads_file or state.heads)]
+    for profile in settings.profiles:
+        command += ["--profile", profile]
     if settings.open_admission:
         command.append("--open-admission")
     if settings.open_reads:
@@ -50,6 +52,8 @@ def hub_command(settings: Settings, state: StateDir, realm: RealmKeys, port: int
     command += ["--workers", str(settings.workers or os.cpu_count() or 1)]
     command += ["--checkpoint-interval", str(settings.checkpoint_interval_s)]
     command += ["--checkpoint-messages", str(settings.checkpoint_messages)]
+    command += ["--segment-bytes", str(settings.segment_bytes)]
+    command += ["--queue-max", str(settings.queue_max)]
     return command
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, TimedOutError, VeenError
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 SOCKET_NAME: Final = "control.sock"
@@ -29,10 +29,9 @@ def call(
 ) -> dict[str, Any]:
     """Ask for one act and wait for its answer; refusals raise with the hub's own code."""
     request = json.dumps({"verb": verb, **arguments}).encode() + b"\n"
-    with _connect(data_dir, timeout_s) as link:
+    with _connect(data_dir, timeout_s) as link, link.makefile("rb") as stream:
         try:
             link.sendall(request)
-            stream = link.makefile("rb")
             while line := stream.readline(LINE_BYTES_MAX):
                 answer: dict[str, Any] = json.loads(line)
                 if "progress" in answer:
@@ -43,7 +42,7 @@ def call(
                     return answer
                 raise VeenError(ErrorCode(answer["code"]), answer.get("detail", ""))
         except TimeoutError as late:
-            raise VeenError(ErrorCode.UNREACHABLE, f"no answer within {timeout_s} s") from late
+            raise TimedOutError(f"no answer within {timeout_s} s") from late
     raise VeenError(ErrorCode.UNREACHABLE, "the hub hung up without an answer")
 
 

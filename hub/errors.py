@@ -230,3 +230,21 @@ class StoreError(VeenError):
 
     def __init__(self, detail: str, code: ErrorCode = ErrorCode.STORE):
         super().__init__(code, detail)
+
+
+class TimedOutError(VeenError):
+    """Nobody answered in the time allowed.
+
+    To a program that is the same as unreachable, for the act may have happened; a person is told
+    that it was late.
+    """
+
+    def __init__(self, detail: str):
+        super().__init__(ErrorCode.UNREACHABLE, detail)
+
+
+def unreachable(where: str, broken: Exception) -> VeenError:
+    """What a connection that broke, or that nobody answered on, is to its user."""
+    if isinstance(broken, TimeoutError):
+        return TimedOutError(f"{where}: {str(broken) or 'no answer'}")
+    return VeenError(ErrorCode.UNREACHABLE, f"{where}: {str(broken) or type(broken).__name__}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hub.errors import ErrorCode, ProofError
-from hub.types import Label, ManifestId, MmrRoot, PublicKey
+from hub.types import Label, ManifestId, MmrRoot, PublicKey, Signature
 from hub.verify_report import Check, Pins, Report, Verdict, merge
 from hub.wire.checkpoint import Checkpoint
 from hub.wire.manifest import Manifest
@@ -314,9 +314,19 @@ def verify_rotations(hub_pk: PublicKey, rotations: Sequence[bytes]) -> Report:
 
 
 def verify_trust_file(
-    data: bytes, signature: bytes, trust_pk: PublicKey, held: TrustFile | None = None
+    data: bytes, signature: bytes | None, trust_pk: PublicKey, held: TrustFile | None = None
 ) -> Report:
-    """Whether a trust file is canonical, signed by the realm and not older than the held one."""
+    """Whether a trust file is canonical, signed by the realm and not older than the held one.
+
+    A signature that is missing (None) is a check that fails, as a wrong one is.
+    """
+
+    def signed(trust: TrustFile) -> bytes:
+        if signature is None:
+            raise ProofError("no signature lies beside it", ErrorCode.TRUST)
+        trust.verify(Signature(signature), trust_pk)
+        return signature
+
     report = Report("trust file")
     trust = report.check(
         Verdict.INTEGRITY, "trust file is canonical", lambda: TrustFile.decode(data)
@@ -325,9 +335,9 @@ def verify_trust_file(
         report.check(
             Verdict.INTEGRITY,
             "signed by the realm's trust key",
-            lambda: trust.verify(signature, trust_pk),
+            lambda: signed(trust),
         )
-        if held is not None:
+        if held is not None and signature is not None:
             report.check(
                 Verdict.FRESHNESS,
                 f"serial {trust.serial} is not below the held {held.serial}",

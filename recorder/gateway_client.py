@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, VeenError, unreachable
 
 JSON: Final = "application/json"
 _ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -69,8 +69,7 @@ class GatewayClient:
                 self._link.close()
         except (OSError, HTTPException) as broken:
             self._link.close()
-            reason = str(broken) or type(broken).__name__
-            raise VeenError(ErrorCode.UNREACHABLE, f"{self._url}: {reason}") from broken
+            raise unreachable(self._url, broken) from broken
         try:
             found = json.loads(data)
         except ValueError as flaw:

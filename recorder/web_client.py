@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlencode, urlsplit
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, VeenError, unreachable
 from recorder.codes import Detail, RecordCode, RecordError
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class WebClient:
         return refusal_of(status, found, retry_after)
 
     def _unreachable(self, broken: Exception) -> VeenError:
-        reason = str(broken) or type(broken).__name__
-        return VeenError(ErrorCode.UNREACHABLE, f"{self.url}: {reason}")
+        return unreachable(self.url, broken)
 
 
 def refusal_of(status: int, found: object, retry_after: str | None = None) -> VeenError:

@@ -9,7 +9,7 @@ import click
 
 from hub.cli.keys import subject_key
 from hub.cli.output import emit, examples, json_option
-from hub.cli.place import ISSUER, Place, hub_options, parse_hex, place_options
+from hub.cli.place import ISSUER, Place, hub_options, parse_hex, parse_stream, place_options
 
 if TYPE_CHECKING:
     from hub.types import StreamId
@@ -49,15 +49,15 @@ def issue(
     rate: str | None, out: Path, as_json: bool, place: Place,
 ) -> None:  # fmt: skip
     """Issue one token for each subject."""
-    from hub.label import stream_id  # noqa: PLC0415
     from hub.wire.captoken import CapToken  # noqa: PLC0415
 
+    stream_ids = [parse_stream(name) for name in streams]
     key = place.realm_key(issuer, ISSUER)
     tokens = [
         CapToken.issue(
             key,
             subject_pk=subject_key(place, subject),
-            stream_ids=[stream_id(name) for name in streams],
+            stream_ids=stream_ids,
             ttl=ttl,
             rate=_rate(rate),
         )
@@ -114,7 +114,9 @@ def renew(*, file: Path, issuer: str | None, out: Path | None, as_json: bool, pl
     """Append a link: one more grant of the same ttl, under a new auth_ref."""
     from hub.wire.captoken import CapToken  # noqa: PLC0415
 
-    token = CapToken.decode(file.read_bytes()).renew(place.realm_key(issuer, ISSUER))
+    token = CapToken.decode(file.read_bytes())
+    token.verify_chain()
+    token = token.renew(place.realm_key(issuer, ISSUER))
     target = out or file
     target.write_bytes(token.encode())
     emit({"file": str(target), **_fields(token)}, as_json=as_json)

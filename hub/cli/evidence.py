@@ -58,13 +58,16 @@ def verify(
 
         return check_directory(paths[0], as_json=as_json, hub_pk=place.pinned())
     if len(paths) == 1 and paths[0].suffix == ".json":
-        report = _verify_trust(paths[0], trust_pk)
+        report, _ = _judge_trust(paths[0], trust_pk)
     else:
-        files = _gather(paths)
-        found = files.pop("rotations", [])
-        records = b"".join([rotations.read_bytes()] if rotations else found)
-        pins = _pins(place, records, trust_file, trust_pk)
-        report = _verify_files(files, pins, max_age_s)
+        trusted: bytes | None = None
+        if trust_file is not None:
+            report, trusted = _judge_trust(trust_file, trust_pk)
+        if trusted is None or report.is_valid():  # else it vouches for nothing
+            files = _gather(paths)
+            found = files.pop("rotations", [])
+            records = b"".join([rotations.read_bytes()] if rotations else found)
+            report = _verify_files(files, _pins(place, records, trusted), max_age_s)
     _print(report, as_json=as_json)
     return 0 if report.is_valid() else _EXIT_VERIFICATION
 
@@ -98,41 +101,38 @@ def _gather(paths: tuple[Path, ...]) -> dict[str, list[bytes]]:
     return found
 
 
-def _pins(place: Place, records: bytes, trust_file: Path | None, trust_pk: str | None) -> Pins:
+def _pins(place: Place, records: bytes, trusted: bytes | None) -> Pins:
     from hub.verify import Pins  # noqa: PLC0415
     from hub.verify_stream import cut_items  # noqa: PLC0415
+    from hub.wire.trust import TrustFile  # noqa: PLC0415
 
-    if trust_file is None:
-        ours = place.trust() if place.hub_pk is None else None
-        if ours is not None:
-            return Pins.of_trust_file(ours)
-        return Pins.of_key(place.pinned(), cut_items(records))
-    return Pins.of_trust_file(read_trust_file(trust_file, trust_pk))
+    if trusted is not None:
+        return Pins.of_trust_file(TrustFile.decode(trusted))
+    ours = place.trust() if place.hub_pk is None else None
+    if ours is not None:
+        return Pins.of_trust_file(ours)
+    return Pins.of_key(place.pinned(), cut_items(records))
 
 
 def read_trust_file(path: Path, trust_pk: str | None) -> TrustFile:
     """A trust file that the realm's trust key signed; raises for any other."""
-    from hub.verify import verify_trust_file  # noqa: PLC0415
     from hub.wire.trust import TrustFile  # noqa: PLC0415
 
-    if trust_pk is None:
-        raise click.UsageError("--trust needs --trust-pk, the key it is signed with")
-    data = path.read_bytes()
-    verify_trust_file(data, _signature(path), parse_key(trust_pk, "--trust-pk")).require()
+    report, data = _judge_trust(path, trust_pk)
+    report.require()
     return TrustFile.decode(data)
 
 
-def _signature(path: Path) -> bytes:
-    return path.with_name(path.name + ".sig").read_bytes()
-
-
-def _verify_trust(path: Path, trust_pk: str | None) -> Report:
+def _judge_trust(path: Path, trust_pk: str | None) -> tuple[Report, bytes]:
+    """What is to be said of a trust file, and the very bytes of which it is said."""
     from hub.verify import verify_trust_file  # noqa: PLC0415
 
     if trust_pk is None:
-        raise click.UsageError("a trust file is verified with --trust-pk")
-    key = parse_key(trust_pk, "--trust-pk")
-    return verify_trust_file(path.read_bytes(), _signature(path), key)
+        raise click.UsageError("a trust file needs --trust-pk, the key it is signed with")
+    signed = path.with_name(path.name + ".sig")
+    signature = signed.read_bytes() if signed.exists() else None
+    data = path.read_bytes()
+    return verify_trust_file(data, signature, parse_key(trust_pk, "--trust-pk")), data
 
 
 def _verify_files(files: dict[str, list[bytes]], pins: Pins, max_age_s: int | None) -> Report:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import click
 
 from hub.cli import hubacts, hubcare
 from hub.cli.output import emit, examples, json_option, note
-from hub.cli.place import Place, data_dir_option, hub_options, parse_key
+from hub.cli.place import Place, data_dir_option, hub_options, parse_key, parse_profiles
 from hub.errors import ErrorCode, VeenError
 
 _PATH = click.Path(path_type=Path)
@@ -66,17 +67,25 @@ for _command in (
               default=300, show_default=True, help="Seconds between manifests.")  # fmt: skip
 @click.option("--checkpoint-messages", type=click.IntRange(1), default=10_000,
               show_default=True, help="Messages between manifests.")  # fmt: skip
+@click.option("--profile", "profiles", multiple=True, metavar="EPOCH_SEC:PAD_BLOCK",
+              help="Take this profile too; may be repeated.")  # fmt: skip
+@click.option("--segment-bytes", type=click.IntRange(1 << 20, 1 << 34), default=1 << 28,
+              show_default=True, help="Size of a log segment.")  # fmt: skip
+@click.option("--queue-max", type=click.IntRange(64, 1 << 20), default=4096, show_default=True,
+              help="Messages waiting before E.BUSY.")  # fmt: skip
 @click.option("--no-submit-log", is_flag=True, help="No log line for each submit.")
 @click.option("--daemon", is_flag=True, help="Run in the background.")
 @json_option
 def start(
     *, issuers: tuple[str, ...], routing_key: str | None, routing_key_file: Path | None,
-    no_submit_log: bool, daemon: bool, as_json: bool, **options: Any,  # noqa: ANN401
+    profiles: tuple[str, ...], queue_max: int, no_submit_log: bool, daemon: bool, as_json: bool,
+    **options: Any,  # noqa: ANN401
 ) -> None:  # fmt: skip
     """Run one data plane in the foreground; keys are made on first use."""
     if daemon:
         _start_daemon(options["data_dir"], as_json=as_json)
         return
+    from hub.limits import DEFAULT  # noqa: PLC0415
     from hub.server.config import HubConfig  # noqa: PLC0415
     from hub.server.main import run  # noqa: PLC0415
 
@@ -85,8 +94,11 @@ def start(
             trusted_issuers=frozenset(parse_key(one, "--trusted-issuer") for one in issuers),
             routing_key=_routing_key(routing_key, routing_key_file),
             log_submits=not no_submit_log,
+            profiles=tuple(parse_profiles(profiles)),
+            limits=replace(DEFAULT, queue_max=queue_max),
             **options,
-        )
+        ),
+        as_json=as_json,
     )
 
 

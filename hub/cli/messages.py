@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ import click
 
 from hub.cli import cap as capabilities
 from hub.cli.output import b64, emit, examples, json_option, note
-from hub.cli.place import Place, hub_options, parse_hex
+from hub.cli.place import Place, hub_options, parse_hex, parse_profiles, parse_stream
 from hub.cli.stream import stream
 from hub.errors import ErrorCode, VeenError
 
@@ -40,6 +41,8 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--attach", type=_FILE, multiple=True, help="File to attach; may be repeated.")
 @click.option("--reader-pk", metavar="HEX", help="Seal to this X25519 key.")
 @click.option("--cap", "cap_file", type=_FILE, help="Capability token (default: the kept one).")
+@click.option("--profile", metavar="EPOCH_SEC:PAD_BLOCK",
+              help="Profile of the message (default 0:256).")  # fmt: skip
 @click.option("--schema", default=DEFAULT_SCHEMA, show_default=True, help="Name of the schema.")
 @click.option("--parent", metavar="HEX", help="leaf_hash of the message this one answers.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write msg and receipt here.")
@@ -49,19 +52,24 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 def send(
     *, client_key: str, name: str | None, label: str | None, body: str | None, file: Path | None,
     attach: tuple[Path, ...], reader_pk: str | None, cap_file: Path | None, schema: str,
-    parent: str | None, out: Path | None, retries: int, as_json: bool, place: Place,
+    profile: str | None, parent: str | None, out: Path | None, retries: int, as_json: bool,
+    place: Place,
 ) -> None:  # fmt: skip
     """Seal, sign and submit a message, and check its receipt."""
     from hub.client import Draft  # noqa: PLC0415
     from hub.crypto.hashing import h  # noqa: PLC0415
+    from hub.label import epoch_of  # noqa: PLC0415
     from hub.types import Hash, LeafHash  # noqa: PLC0415
     from hub.wire.payload import PayloadHeader  # noqa: PLC0415
+    from hub.wire.profile import PRODUCT  # noqa: PLC0415
 
-    target = place.label(name, label)
+    chosen = parse_profiles([profile])[-1] if profile else PRODUCT
+    target = place.label(name, label, epoch_of(int(time.time()), chosen.epoch_sec))
     key = place.signing_key(client_key)
     draft = Draft(
         label=target,
-        reader_pk=_reader(place, target, reader_pk),
+        profile=chosen,
+        reader_pk=_reader(place, target, name, reader_pk),
         header=PayloadHeader(
             schema=Hash(h(schema.encode())),
             parent_id=None if parent is None else LeafHash(parse_hex(parent, "--parent")),
@@ -95,13 +103,13 @@ def _body(text: str | None, file: Path | None) -> bytes:
     return sys.stdin.buffer.read() if text == "-" else text.encode()
 
 
-def _reader(place: Place, label: Label, reader_pk: str | None) -> DhKey:
+def _reader(place: Place, label: Label, name: str | None, reader_pk: str | None) -> DhKey:
     from hub.cli.registry import Registry  # noqa: PLC0415
     from hub.types import DhKey  # noqa: PLC0415
 
     if reader_pk is not None:
         return DhKey(parse_hex(reader_pk, "--reader-pk"))
-    entry = Registry(place.client).by_label(label)
+    entry = Registry(place.client).find(label, name)
     if entry is None:
         raise click.UsageError("to whom? give --reader-pk, or make the stream: veen stream create")
     return entry.newest().reader_pk
@@ -110,13 +118,12 @@ def _reader(place: Place, label: Label, reader_pk: str | None) -> DhKey:
 def _auth_ref(
     place: Place, key: SigningKey, name: str | None, cap_file: Path | None
 ) -> AuthRef | None:
-    from hub.label import stream_id  # noqa: PLC0415
     from hub.wire.captoken import CapToken  # noqa: PLC0415
 
     if cap_file is not None:
         token: CapToken | None = CapToken.decode(cap_file.read_bytes())
     else:
-        token = capabilities.find(place, key.public, stream_id(name) if name else None)
+        token = capabilities.find(place, key.public, parse_stream(name) if name else None)
     return None if token is None else token.auth_ref()
 
 

@@ -19,7 +19,8 @@ from hub.errors import ErrorCode, VeenError
 if TYPE_CHECKING:
     from hub.client import HubClient
     from hub.crypto.signing import SigningKey
-    from hub.types import Label, PublicKey
+    from hub.types import Label, PublicKey, StreamId
+    from hub.wire.profile import Profile
     from hub.wire.trust import TrustFile
 
 T = TypeVar("T")
@@ -122,9 +123,9 @@ class Place:
             raise click.UsageError("stream names need --routing-key-file; --label does without")
         return keystore.read_key_file(path)
 
-    def label(self, stream: str | None, label: str | None) -> Label:
-        """The label of --stream NAME or --label HEX."""
-        from hub.label import derive, stream_id  # noqa: PLC0415
+    def label(self, stream: str | None, label: str | None, epoch: int = 0) -> Label:
+        """The label of --stream NAME, in an epoch where labels change with it, or --label HEX."""
+        from hub.label import derive  # noqa: PLC0415
         from hub.types import Label  # noqa: PLC0415
 
         if (stream is None) == (label is None):
@@ -132,7 +133,7 @@ class Place:
         if label is not None:
             return Label(parse_hex(label, "--label"))
         assert stream is not None
-        return derive(self.routing_key(), stream_id(stream))
+        return derive(self.routing_key(), parse_stream(stream), epoch)
 
     def connect(self) -> HubClient:
         """A client of the pinned hub with its own state below `client/hubs`."""
@@ -221,6 +222,27 @@ def parse_hex(text: str, name: str) -> bytes:
     if len(found) != 32 or len(text) != 64:
         raise click.UsageError(f"{name} is not 64 hex digits")
     return found
+
+
+def parse_stream(name: str) -> StreamId:
+    """The id of a stream name, or the id itself in hex."""
+    from hub.label import stream_id  # noqa: PLC0415
+
+    try:
+        return stream_id(name)
+    except VeenError as flaw:  # typed here, so it is no refusal of a hub
+        raise click.UsageError(flaw.detail) from flaw
+
+
+def parse_profiles(texts: Sequence[str]) -> list[Profile]:
+    """The default profiles and those of --profile EPOCH_SEC:PAD_BLOCK, each once."""
+    from hub.wire.profile import DEFAULT_PROFILES, parse_profile  # noqa: PLC0415
+
+    try:
+        given = [parse_profile(text) for text in texts]
+    except VeenError as flaw:
+        raise click.UsageError(f"--profile: {flaw.detail}") from flaw
+    return list(dict.fromkeys([*DEFAULT_PROFILES, *given]))
 
 
 def parse_key(text: str, name: str) -> PublicKey:

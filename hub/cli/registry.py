@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.wire.readerkey import ReaderKeyRecord, accept, newest_first
 
@@ -76,12 +78,16 @@ class Registry:
         """A stream by name."""
         if name not in self.streams:
             detail = f"no stream {name!r} in {self._path}; `veen stream create` makes one"
-            raise VeenError(ErrorCode.NOTFOUND, detail)
+            raise click.UsageError(detail)
         return self.streams[name]
 
     def by_label(self, label: bytes) -> StreamEntry | None:
         """A stream by label."""
         return next((one for one in self.streams.values() if one.label == label), None)
+
+    def find(self, label: bytes, name: str | None) -> StreamEntry | None:
+        """A stream by label, or by name where its label changes with the epoch."""
+        return self.by_label(label) or self.streams.get(name or "")
 
     def save(self) -> None:
         """Make the list durable."""

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hub.cli.output import b64, emit, emit_line, escape, examples, json_option, note, short
-from hub.cli.place import RECORDER_ADMIN, Place, hub_options, label_options, place_options
+from hub.cli.place import (
+    RECORDER_ADMIN,
+    Place,
+    hub_options,
+    label_options,
+    parse_profiles,
+    parse_stream,
+    place_options,
+)
 
 if TYPE_CHECKING:
     from hub.cli.registry import Registry, StreamEntry
     from hub.crypto.signing import SigningKey
     from hub.streamitem import StreamItem
     from hub.types import Label
+    from hub.wire.profile import Profile
 
 _TEXT_CHARS: Final = 200
 
@@ -30,6 +39,9 @@ _TEXT_CHARS: Final = 200
 )
 @click.option("--stream", "name", help="Stream name.")
 @click.option("--label", metavar="HEX", help="Label instead of a name.")
+@click.option("--profile", "profiles", multiple=True, metavar="EPOCH_SEC:PAD_BLOCK",
+              help="Open messages of this profile too; may be repeated.")  # fmt: skip
+@click.option("--epoch", type=click.IntRange(0), default=0, help="Epoch of the name's label.")
 @click.option("--from", "from_seq", type=click.IntRange(0), default=1, help="First sequence.")
 @click.option("--to", "to_seq", type=click.IntRange(1), help="Last sequence; the head by default.")
 @click.option("--with-proof", is_flag=True, help="Fetch and check a proof for each message.")
@@ -41,15 +53,16 @@ _TEXT_CHARS: Final = 200
 @hub_options
 @json_option
 def stream(
-    *, name: str | None, label: str | None, from_seq: int, to_seq: int | None, with_proof: bool,
-    follow: bool, poll_s: float, reader_key_file: tuple[Path, ...], save: Path | None,
-    as_json: bool, place: Place,
+    *, name: str | None, label: str | None, profiles: tuple[str, ...], epoch: int, from_seq: int,
+    to_seq: int | None, with_proof: bool, follow: bool, poll_s: float,
+    reader_key_file: tuple[Path, ...], save: Path | None, as_json: bool, place: Place,
 ) -> None:  # fmt: skip
     """Read a stream, verifying every message; or create, list and re-key streams."""
     if click.get_current_context().invoked_subcommand is not None:
         return
-    found = place.label(name, label)
-    secrets = _secrets(place, found, reader_key_file)
+    known = parse_profiles(profiles)
+    found = place.label(name, label, epoch)
+    secrets = _secrets(place, found, name, reader_key_file)
     count = 0
     out = None if save is None else save.open("wb")
     try:
@@ -64,7 +77,7 @@ def stream(
                 count += 1
                 if out is not None:
                     out.write(_wire(item))
-                _show(item, secrets, as_json=as_json)
+                _show(item, secrets, known, as_json=as_json)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -82,7 +95,7 @@ def _wire(item: StreamItem) -> bytes:
     return bytes((0x80 | len(parts),)) + b"".join(parts)
 
 
-def _secrets(place: Place, label: Label, files: tuple[Path, ...]) -> list[bytes]:
+def _secrets(place: Place, label: Label, name: str | None, files: tuple[Path, ...]) -> list[bytes]:
     """Reader keys from the command line, else those of the registry; none means sealed."""
     from hub import keystore  # noqa: PLC0415
     from hub.cli.registry import Registry  # noqa: PLC0415
@@ -90,11 +103,13 @@ def _secrets(place: Place, label: Label, files: tuple[Path, ...]) -> list[bytes]
     if files:
         return [keystore.read_key_file(path) for path in files]
     registry = Registry(place.client)
-    entry = registry.by_label(label)
+    entry = registry.find(label, name)
     return [] if entry is None else registry.secrets(entry)
 
 
-def _show(item: StreamItem, secrets: list[bytes], *, as_json: bool) -> None:
+def _show(
+    item: StreamItem, secrets: list[bytes], profiles: list[Profile], *, as_json: bool
+) -> None:
     receipt, msg = item.receipt, item.msg
     document: dict[str, object] = {
         "label": receipt.label.hex(),
@@ -113,7 +128,7 @@ def _show(item: StreamItem, secrets: list[bytes], *, as_json: bool) -> None:
     if item.proof_bytes is not None:
         document["proof"] = b64(item.proof_bytes)
         document["mmr_size"] = item.mmr_size
-    opened = _open(item, secrets)
+    opened = _open(item, secrets, profiles)
     document.update(opened)
     if as_json:
         emit_line(document)
@@ -127,13 +142,11 @@ def _show(item: StreamItem, secrets: list[bytes], *, as_json: bool) -> None:
     )
 
 
-def _open(item: StreamItem, secrets: list[bytes]) -> dict[str, object]:
+def _open(item: StreamItem, secrets: list[bytes], profiles: list[Profile]) -> dict[str, object]:
     from hub.authoring import open_message  # noqa: PLC0415
     from hub.errors import VeenError  # noqa: PLC0415
-    from hub.wire.profile import DEFAULT_PROFILES  # noqa: PLC0415
 
-    profiles = {one.id: one for one in DEFAULT_PROFILES}
-    profile = profiles.get(item.msg.profile_id)
+    profile = {one.id: one for one in profiles}.get(item.msg.profile_id)
     if not secrets or profile is None:
         return {"opened": False}
     try:
@@ -175,16 +188,19 @@ def create_here(place: Place, *, name: str, klass: str, admin_key: str | None) -
     """A stream of this state directory alone, of which nobody is told."""
     from hub.cli.registry import Registry, StreamEntry  # noqa: PLC0415
     from hub.errors import ErrorCode, VeenError  # noqa: PLC0415
-    from hub.label import check_stream_name, stream_id  # noqa: PLC0415
+    from hub.label import check_stream_name  # noqa: PLC0415
 
-    check_stream_name(name)
+    try:
+        check_stream_name(name)
+    except VeenError as flaw:
+        raise click.UsageError(flaw.detail) from flaw
     registry = Registry(place.client)
     if name in registry.streams:
         raise VeenError(ErrorCode.POLICY, f"{name} exists; `veen stream keys --rotate` re-keys it")
     admin = place.realm_key(admin_key, RECORDER_ADMIN)
     entry = StreamEntry(
         name=name,
-        stream_id=stream_id(name),
+        stream_id=parse_stream(name),
         label=place.label(name, None),
         klass=klass,
         admin_pk=admin.public,

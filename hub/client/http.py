@@ -17,7 +17,7 @@ from http.client import (
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlencode, urlsplit
 
-from hub.errors import ErrorCode, VeenError, WireError
+from hub.errors import ErrorCode, VeenError, WireError, unreachable
 from hub.limits import DEFAULT as LIMITS
 from hub.wire import cbor
 
@@ -282,8 +282,7 @@ class HubHttp:
 
     def _unreachable(self, broken: Exception) -> VeenError:
         self.close()
-        reason = str(broken) or type(broken).__name__
-        return VeenError(ErrorCode.UNREACHABLE, f"{self.url}: {reason}")
+        return unreachable(self.url, broken)
 
 
 def _read_plain(reader: io.BufferedReader) -> bytes:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, ProofError
 from hub.types import PublicKey, Signature
 
 # PyNaCl verifies in 55-62 microseconds where `cryptography` takes 105-109, and both release the
@@ -21,7 +21,7 @@ def verify(public_key: bytes, signature: bytes, digest: bytes) -> None:
     try:
         bindings.crypto_sign_open(signature + digest, public_key)
     except (BadSignatureError, ValueError) as refusal:
-        raise VeenError(ErrorCode.SIG, "signature does not verify") from refusal
+        raise ProofError("signature does not verify", ErrorCode.SIG) from refusal
 
 
 Signed: TypeAlias = tuple[bytes, bytes, bytes]  # public key, signature, digest

@@ -85,6 +85,7 @@ class DataPlane:
         self._waiting: dict[int, Answer] = {}
         self._next_id = 0
         self._queued = 0  # MSGs that are with the writer
+        self._was_full = False  # since the last sample
         self._is_stopping = False
 
     # -- the App of the HTTP server
@@ -241,6 +242,8 @@ class DataPlane:
     def sample(self, connections: int) -> Snapshot:
         """This worker's metrics."""
         self._metrics.queue_depth.set(self._queued)
+        self._metrics.queue_full.set(int(self._was_full))
+        self._was_full = False
         self._metrics.http_connections.set(connections)
         self._metrics.process_rss.set(_rss_bytes(), "worker")
         return self._metrics.snapshot()
@@ -264,6 +267,7 @@ class DataPlane:
 
     def _check_room(self) -> None:
         if self._queued >= self._settings.queue_max:
+            self._was_full = True
             raise VeenError(ErrorCode.BUSY, "the queue is full", retry_after_s=1)
 
     def _submit_one(self, request: Request, respond: Respond) -> None:

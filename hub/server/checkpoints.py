@@ -24,6 +24,7 @@ class Checkpointer:
     latest: ManifestId | None = None
     created_at: int = 0
     _covered: dict[Label, tuple[int, bytes]] = field(default_factory=dict)  # size, CHECKPOINT
+    _due_since: int | None = None
     _signed_by: PublicKey | None = None  # every CHECKPOINT of _covered
     _is_latest_unknown: bool = False  # a write failed, and may have moved the pointer all the same
     _unkept: list[Checkpoint] = field(default_factory=list)  # in a manifest, not by label yet
@@ -73,6 +74,18 @@ class Checkpointer:
             for state in self.store.state.labels.values()
             if not self.is_housekeeping(state.label)
         )
+
+    def late_s(self, now: int, interval_s: int, messages: int) -> int | None:
+        """Seconds since it was first seen that a checkpoint is due; None when none is.
+
+        An idle hub has no lateness: what counts is how long the news has waited, not how old the
+        last manifest is.
+        """
+        if not self.is_due(now, interval_s, messages):
+            self._due_since = None
+            return None
+        self._due_since = min(now, self._due_since or now)
+        return now - self._due_since
 
     def make(self, key: SigningKey, now: int, witnesses: Sequence[SigningKey] = ()) -> Manifest:
         """Sign a manifest over every label, verify it, store it."""

@@ -250,9 +250,10 @@ class ControlServer:
         return {"tokens": tokens.listing(self._core.store.layout.tokens)}
 
     async def _token_revoke(self, args: dict[str, Any], _progress: Progress) -> dict[str, Any]:
-        store = self._core.store
-        tokens.revoke(store.layout.tokens, store.disk, str(args["name"]))
-        self._core.record_act("token_revoke", {"name": str(args["name"])})
+        store, name = self._core.store, str(args["name"])
+        tokens.check_known(store.layout.tokens, name)
+        self._core.record_act("token_revoke", {"name": name})
+        tokens.revoke(store.layout.tokens, store.disk, name)
         return {"name": args["name"]}
 
     async def _label_class(self, args: dict[str, Any], _progress: Progress) -> dict[str, Any]:

@@ -9,16 +9,18 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from hub.admission import records
 from hub.admission.records import ControlRecord
+from hub.crypto.hashing import h
 from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.server import guard
 from hub.server.checkpoints import Checkpointer
 from hub.server.clock import Clock, boottime
 from hub.server.config import HubConfig
-from hub.server.gate import CLOCK_ACCEPT, Gate
+from hub.server.gate import CLOCK_ACCEPT, EQUIVOCATION, Gate
 from hub.server.identity import Identity, load_identity
 from hub.server.line import CommitLine, Outcome, Submission
 from hub.server.strays import Strays
@@ -36,6 +38,7 @@ from hub.wire.receipt import Receipt
 from hub.wire.rotation import ForkRecord, RotationRecord
 
 __all__ = ["HubCore", "Outcome", "Submission", "open_hub"]
+PROBE_S: Final = 5.0  # between two looks at a disk to which nothing is written
 
 
 class HubCore:
@@ -65,6 +68,7 @@ class HubCore:
             entry.client_id, entry.label, entry.hub_ts
         )
         self._lock = lock
+        self._probed = 0.0, -1  # when, and how many syncs the disk had seen
         self._started_at = int(time.time())
 
     # -- the door
@@ -78,14 +82,30 @@ class HubCore:
         """Why the last batch was not written."""
         return self.line.disk_flaw
 
-    def probe_disk(self) -> None:
-        """See whether a disk that refused takes bytes again, without waiting for a message."""
-        if self.disk_flaw is None:
-            return
-        path = self.store.layout.root / "probe"
-        self.store.disk.write_atomic(path, bytes(4096))
-        self.store.disk.unlink(path)
-        self.line.disk_flaw = None
+    def probe_disk(self, now: float) -> None:
+        """See whether the disk takes bytes, without waiting for a message.
+
+        One that refused is asked each time, one to which nothing was written now and then.
+        """
+        disk, path = self.store.disk, self.store.layout.root / "probe"
+        if self.disk_flaw is not None:
+            disk.write_atomic(path, bytes(4096))
+            disk.unlink(path)
+            self.line.disk_flaw = None
+        elif disk.syncs != self._probed[1]:
+            self._probed = now, disk.syncs
+        elif now - self._probed[0] >= PROBE_S:
+            self._probed = now, disk.syncs
+            try:
+                fd = disk.open(path, os.O_WRONLY | os.O_CREAT)
+                try:
+                    disk.pwrite(fd, bytes(4096), 0)
+                finally:
+                    disk.close(fd)
+                disk.unlink(path)
+            except OSError as failure:
+                self.line.disk_flaw = f"disk refuses: {failure.strerror or failure}"
+                raise
 
     def _check_writable(self) -> None:
         if self.read_only is not None:
@@ -221,9 +241,18 @@ class HubCore:
             raise VeenError(ErrorCode.FORMAT, "both receipts say the same")
         if len({self._log_of(receipt) for receipt in receipts}) > 1:
             raise VeenError(ErrorCode.FORMAT, "receipts of a log and its fork may differ")
+        # The evidence first, for it counts also where nothing can be recorded; a retry makes up
+        # for the record.
         if pair not in self.findings.records:
             self.findings.append(pair)
-            self.record_act("equivocation", {"label": first.label, "stream_seq": first.stream_seq})
+        finding = h(pair)
+        if finding not in self.gate.reported:
+            act: dict[str, cbor.Value] = {
+                "label": first.label,
+                "stream_seq": first.stream_seq,
+                "finding": finding,
+            }
+            self.record_act(EQUIVOCATION, act)
 
     def _log_of(self, receipt: Receipt) -> HubId:
         """The log in whose name a RECEIPT was signed: this one's, or that of a parent."""

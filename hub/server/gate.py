@@ -39,6 +39,7 @@ from hub.wire.profile import PRODUCT, Profile
 
 ADMISSION_STREAM = "hub/admission"
 CLOCK_ACCEPT = "clock_accept"
+EQUIVOCATION = "equivocation"
 EPOCHS_BACK_MAX = 65_536  # how far a stream's label before is looked for
 HOUSEKEEPING = "housekeeping"  # the class
 HOUSEKEEPING_STREAMS = (
@@ -63,6 +64,7 @@ class Gate:
     sensitivity: dict[Label, str] = field(default_factory=dict)
     retention: dict[Label, int] = field(default_factory=dict)  # retention_hint in seconds
     policies: dict[Label | str, RetentionPolicy] = field(default_factory=dict)  # by label or class
+    reported: set[bytes] = field(default_factory=set)  # hashes of findings that are recorded
     log: LogState = field(default_factory=LogState)  # the cursors of the store, live and on replay
     _accepted: tuple[int, int] | None = None  # a time an operator accepted, the newest hub_ts then
 
@@ -194,6 +196,10 @@ class Gate:
                 assert isinstance(now, int)
                 assert isinstance(until, int)
                 self._accepted = (now, until)
+            elif control.verb == EQUIVOCATION:
+                finding = control.detail.get("finding")
+                if isinstance(finding, bytes):
+                    self.reported.add(finding)
             elif control.verb == records.RETENTION_POLICY:
                 policy = RetentionPolicy.of(control.detail)
                 self.policies.pop(policy.target, None)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvloop
 
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, TimedOutError, VeenError
 from hub.server import ipc, loglines
 from hub.server.config import HubConfig
 from hub.server.control_server import ControlServer
@@ -41,8 +41,9 @@ _ACCEPT_MAX = 64  # connections taken in one turn of the loop
 class HubProcess:
     """Listeners, workers, writer and control socket of one hub."""
 
-    def __init__(self, config: HubConfig) -> None:
+    def __init__(self, config: HubConfig, *, as_json: bool = False) -> None:
         self._config = config
+        self._as_json = as_json
         self._stop = asyncio.Event()
         self._children: set[subprocess.Popen[bytes]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +94,7 @@ class HubProcess:
             async with asyncio.timeout(_READY_S):
                 await writer.on_worker_ready.wait()
         except TimeoutError as late:
-            raise VeenError(ErrorCode.UNREACHABLE, "workers did not start") from late
+            raise TimedOutError(f"no worker started within {_READY_S} s") from late
 
     def _accept(self, listener: socket.socket) -> None:
         """Deal new connections to the workers in turn, so that both cores have the same load."""
@@ -159,7 +160,10 @@ class HubProcess:
             "stream_scoping": config.routing_key is not None,
             "routing_key": _routing_key_for_reads(config),
             "log_submits": config.log_submits,
-            "queue_max": max(1, config.limits.queue_max // config.workers),
+            # Every worker has room for a whole batch, however many share the queue.
+            "queue_max": max(
+                config.limits.batch_items_max, config.limits.queue_max // config.workers
+            ),
             "profiles": [[p.epoch_sec, p.pad_block] for p in config.profiles],
             "limits": asdict(config.limits),
             "tls": tls,
@@ -171,7 +175,11 @@ class HubProcess:
         hub_pk, hub_id = core.identity.key.public.hex(), core.identity.hub_id.hex()
         if core.read_only is not None:
             log.error("hub.read_only reason=%s", core.read_only)
-        print(f"hub ready url={url} hub_pk={hub_pk} hub_id={hub_id}", flush=True)  # noqa: T201
+        said = f"hub ready url={url} hub_pk={hub_pk} hub_id={hub_id}"
+        if self._as_json:
+            document = {"url": url, "hub_pk": hub_pk, "hub_id": hub_id, "pid": os.getpid()}
+            said = json.dumps(document)
+        print(said, flush=True)  # noqa: T201 - the one line that says it is ready
 
     async def _end_workers(self, writer: Writer) -> None:
         self._stop.set()
@@ -238,8 +246,8 @@ def check_config(config: HubConfig) -> None:
         raise VeenError(ErrorCode.CONFIG, "a hub needs at least one worker")
 
 
-def run(config: HubConfig) -> None:
-    """Serve in the foreground until told to stop."""
+def run(config: HubConfig, *, as_json: bool = False) -> None:
+    """Serve in the foreground until told to stop; stdout gets one line when it is ready."""
     check_config(config)
     loglines.configure()
-    uvloop.run(HubProcess(config).run())
+    uvloop.run(HubProcess(config, as_json=as_json).run())

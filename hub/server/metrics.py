@@ -126,6 +126,11 @@ def snapshot(metrics: Iterable[Metric]) -> Snapshot:
     return {metric.name: metric.sample() for metric in metrics}
 
 
+def total(snapshot: Snapshot, name: str) -> Number:
+    """All series of one counter or gauge together."""
+    return sum([number for _, number in snapshot[name]["series"]]) if name in snapshot else 0
+
+
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Add the snapshots of several processes; the order of the first one is kept."""
     merged: Snapshot = {}
@@ -211,6 +216,7 @@ class HubMetrics:
     commit_latency: Histogram
     end_to_end_latency: Histogram
     queue_depth: Gauge
+    queue_full: Gauge
     rate_limited: Counter
     checkpoint_interval: Histogram
     anchor_fail: Counter
@@ -241,6 +247,9 @@ def hub_metrics() -> HubMetrics:
             "veen_end_to_end_latency_ms", "From the request's head to its answer.", LATENCY_MS
         ),
         queue_depth=Gauge("veen_queue_depth", "Messages between the socket and the log."),
+        queue_full=Gauge(
+            "veen_queue_full", "HTTP processes that answered E.BUSY for a full queue just now."
+        ),
         rate_limited=Counter("veen_rate_limited_total", "Messages refused by a token bucket."),
         checkpoint_interval=Histogram(
             "veen_checkpoint_interval", "Seconds between two checkpoints of a stream.", INTERVAL_S

@@ -224,14 +224,18 @@ class Reads:
         """Up to `limit` CHECKPOINTs, from number `skip` of the first label, and where to go on."""
         found: list[bytes] = []
         for label in labels:
-            for number in range(skip, self._reader.checkpoint_count(label)):
-                wire = self._reader.checkpoint(label, number)[1]
-                if low <= Checkpoint.decode(wire).epoch <= high:
+            count = self._reader.checkpoint_count(label)
+            if count and low <= self._epoch_of(label) <= high:
+                for number in range(skip, count):
                     if len(found) == limit:
                         return found, (label, number)
-                    found.append(wire)
+                    found.append(self._reader.checkpoint(label, number)[1])
             skip = 0
         return found, None
+
+    def _epoch_of(self, label: Label) -> int:
+        """A label has one epoch for ever, so its first CHECKPOINT tells that of all."""
+        return Checkpoint.decode(self._reader.checkpoint(label, 0)[1]).epoch
 
     def manifest_latest(self, params: Params, _token: ReadToken) -> Response:
         """The newest signed checkpoint manifest."""

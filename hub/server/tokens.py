@@ -175,14 +175,25 @@ def add(path: Path, disk: Disk, name: str, labels: list[Label] | None, streams: 
 def listing(path: Path) -> list[dict[str, Any]]:
     """Names and reach of all tokens, without hashes."""
     return [
-        {"name": name, "all": bool(row.get("all")), "streams": row.get("streams", [])}
+        {
+            "name": name,
+            "all": bool(row.get("all")),
+            "streams": row.get("streams", []),
+            "labels": row.get("labels", []),
+        }
         for name, row in sorted(_read(path).items())
     ]
 
 
+def check_known(path: Path, name: str) -> None:
+    """Raise E.NOTFOUND when there is no token of this name."""
+    if name not in _read(path):
+        raise VeenError(ErrorCode.NOTFOUND, f"no token named {name!r}")
+
+
 def revoke(path: Path, disk: Disk, name: str) -> None:
     """Remove a token; E.NOTFOUND when there is none."""
+    check_known(path, name)
     rows = _read(path)
-    if rows.pop(name, None) is None:
-        raise VeenError(ErrorCode.NOTFOUND, f"no token named {name!r}")
+    del rows[name]
     disk.write_atomic(path, json.dumps(rows, indent=1, sort_keys=True).encode())

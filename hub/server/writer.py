@@ -220,7 +220,6 @@ class Writer:
 
     async def tick(self) -> None:
         """Sync heads, make the checkpoints that are due, try a disk that refused."""
-        config = self.core.config
         while True:
             await asyncio.sleep(TICK_S)
             if self.core.read_only is not None:
@@ -229,9 +228,7 @@ class Writer:
                 self._sync_heads()
                 before = self.core.checkpoints.created_at
                 now = self.core.now()
-                if self.core.checkpoints.is_due(
-                    now, config.checkpoint_interval_s, config.checkpoint_messages
-                ):
+                if self._late_s(now) is not None:
                     self.core.checkpoint()
                     if before:
                         self.metrics.checkpoint_interval.observe(now - before)
@@ -248,7 +245,7 @@ class Writer:
             store.check_writable()
             if store.heads is not None:
                 store.heads.sync()
-            self.core.probe_disk()
+            self.core.probe_disk(self._loop.time())
             self._disk_flaw = None
         except StoreError as flaw:
             self._disk_flaw = str(flaw)
@@ -270,14 +267,18 @@ class Writer:
         if self._checkpoint_flaw:
             reasons.append(f"checkpoint: {self._checkpoint_flaw}")
         with contextlib.suppress(VeenError):
-            late_s = core.now() - core.checkpoints.created_at
-            limit_s = 2 * core.config.checkpoint_interval_s
-            due = core.checkpoints.is_due(core.now(), limit_s, 10**18)
-            if core.checkpoints.latest is not None and due:
-                reasons.append(f"last checkpoint is {late_s} s old")
-        if self._pending_items >= core.config.limits.queue_max:
+            late_s = self._late_s(core.now())
+            if late_s is not None and late_s > core.config.checkpoint_interval_s:
+                reasons.append(f"a checkpoint is {late_s} s late")
+        if any(metrics.total(sample, "veen_queue_full") for sample in self._samples.values()):
             reasons.append("queue is full")
         return reasons
+
+    def _late_s(self, now: int) -> int | None:
+        config = self.core.config
+        return self.core.checkpoints.late_s(
+            now, config.checkpoint_interval_s, config.checkpoint_messages
+        )
 
     def _health(self) -> dict[str, cbor.Value]:
         state = self.core.store.state
@@ -292,7 +293,7 @@ class Writer:
 
     def _own_sample(self) -> metrics.Snapshot:
         own = self.metrics
-        own.queue_depth.set(self._pending_items)
+        own.queue_depth.set(0)  # the workers count what waits, here and with them
         usage = resource.getrusage(resource.RUSAGE_SELF)
         own.process_rss.set(usage.ru_maxrss * 1024, "writer")
         own.log_bytes.set(self.log_bytes())
@@ -304,7 +305,10 @@ class Writer:
         return sum(layout.segment(number).stat().st_size for number in layout.segment_numbers())
 
     def _attach(self, payload: bytes) -> bytes:
-        """May this be stored? Only what the capability's subject signed counts against it."""
+        """May this be stored? Only what the capability's subject signed counts against it.
+
+        The quota bounds one run of the hub: what a core stored before a start is not counted.
+        """
         auth_ref, coid, size, sig = cast("tuple[bytes, bytes, int, bytes]", cbor.decode(payload))
         grant = self.core.gate.state.check_subject(AuthRef(auth_ref), self.core.now())
         verify(grant.subject, sig, ATT_PUT(auth_ref, coid))

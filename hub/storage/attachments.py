@@ -1,18 +1,18 @@
-"""Sealed attachments by coid: content-addressed files, written once [SSOT 4.6]."""
+"""Sealed attachments by coid: content-addressed files, written once [SSOT 4.6].
+
+Which message names one stands inside its sealed header, so the hub cannot know what is in use: it
+removes none by itself.
+"""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Final
 
 from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.storage.disk import Disk
 from hub.storage.layout import Layout
 from hub.types import Hash
-
-KEEP_S: Final = 24 * 3600  # what no policy keeps may go after this
 
 
 def path_of(layout: Layout, coid: Hash) -> Path:
@@ -48,17 +48,3 @@ def read(layout: Layout, coid: Hash) -> bytes:
     if h(data) != coid:
         raise StoreError(f"attachment {coid.hex()}: bytes do not match", ErrorCode.DAMAGE)
     return data
-
-
-def sweep(layout: Layout, disk: Disk, kept: frozenset[Hash], now: float | None = None) -> int:
-    """Remove what no policy keeps and is older than a day; returns the bytes freed."""
-    freed = 0
-    limit = (time.time() if now is None else now) - KEEP_S
-    for path in layout.attachments.glob("??/*"):
-        if len(path.name) != 64:
-            continue
-        stat = path.stat()
-        if Hash(bytes.fromhex(path.name)) not in kept and stat.st_mtime < limit:
-            disk.unlink(path)
-            freed += stat.st_size
-    return freed

@@ -207,6 +207,17 @@ class LabelFiles:
             for at in range(0, INDEX_BYTES * count, INDEX_BYTES)
         ]
 
+    def first_held(self, label: Label, size: int) -> int:
+        """The first seq whose payload is still there; retention takes prefixes only."""
+        low, high = 1, size + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.position(label, middle).is_pruned:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def replace_position(self, label: Label, seq: int, position: Position) -> None:
         """Point an entry at its new place after its segment was rewritten."""
         fd = self.fd(label, "index")

@@ -105,11 +105,6 @@ class Layout:
         return self.root / "tokens.json"
 
     @property
-    def classes(self) -> Path:
-        """Label classes (LCLASS0) known to this hub; derived from hub/admission."""
-        return self.root / "classes.json"
-
-    @property
     def control(self) -> Path:
         """Control socket."""
         return self.root / "control.sock"

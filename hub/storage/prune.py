@@ -30,7 +30,7 @@ Progress = Callable[[dict[str, Any]], Awaitable[None]]
 async def prune_label(
     store: Store, label: Label, before_seq: int, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Drop the payloads of a label before `before_seq`; returns the bytes freed."""
+    """Drop the payloads of a label before `before_seq`; the bytes freed and what is still held."""
     state = store.state.labels.get(label)
     if state is None:
         raise VeenError(ErrorCode.NOTFOUND, "no such label")
@@ -47,7 +47,7 @@ async def prune_label(
         if progress is not None:
             await progress({"segments": len(numbers), "done": done, "freed_bytes": freed})
     store.snapshot()
-    return {"freed_bytes": freed, "first_held": last + 1 if last else 1}
+    return {"freed_bytes": freed, "first_held": store.files.first_held(label, state.size)}
 
 
 def _segments_of(files: LabelFiles, label: Label, last: int) -> list[int]:

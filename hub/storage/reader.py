@@ -110,15 +110,8 @@ class LogReader:
         return low
 
     def first_held(self, label: Label) -> int:
-        """The first seq whose payload is still there; retention takes prefixes only."""
-        low, high = 1, self.count(label) + 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._steady(lambda at=middle: self._files.position(label, at).is_pruned):  # type: ignore[misc]
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        """The first seq whose payload is still there."""
+        return self._steady(lambda: self._files.first_held(label, self.count(label)))
 
     def root_at(self, label: Label, size: int) -> MmrRoot:
         """The root of the first `size` entries, as its RECEIPT signed it."""

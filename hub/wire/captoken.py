@@ -15,7 +15,7 @@ from typing import Final, Self
 from hub.crypto import signing
 from hub.crypto.hashing import CAP, CAP_LINK, h
 from hub.crypto.signing import SigningKey
-from hub.errors import ErrorCode, VeenError, WireError
+from hub.errors import ErrorCode, ProofError, VeenError, WireError
 from hub.limits import DEFAULT, Limits
 from hub.types import AuthRef, Hash, PublicKey, Signature, StreamId
 from hub.wire import cbor
@@ -24,8 +24,8 @@ VER: Final = 1
 NO_LINK: Final = bytes(64)  # stands for the signature before the first link
 
 
-def _refusal(detail: str) -> VeenError:
-    return VeenError(ErrorCode.CAP, detail)
+def _refusal(detail: str) -> WireError:
+    return WireError(detail, ErrorCode.CAP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,8 @@ class CapToken:
             try:
                 signing.verify(self.issuer_pk, self.sig_chain[number], digest)
             except VeenError as refusal:
-                raise _refusal(f"link {number + 1} is not the issuer's") from refusal
+                detail = f"link {number + 1} is not the issuer's"
+                raise ProofError(detail, ErrorCode.CAP) from refusal
 
     @classmethod
     def issue(
@@ -168,11 +169,12 @@ class CapToken:
     def renew(self, issuer: SigningKey, limits: Limits = DEFAULT) -> Self:
         """One more grant of ttl; at the longest chain a new core with ttl - 1."""
         if issuer.public != self.issuer_pk:
-            raise _refusal("only the issuer of a token renews it")
+            raise VeenError(ErrorCode.POLICY, "only the issuer of a token renews it")
         if len(self.sig_chain) < limits.cap_chain_max:
             return self._linked(issuer)
         if self.ttl == 0:
-            raise _refusal("a token of ttl 0 has no shorter core to go on with")
+            detail = "a token of ttl 0 has no shorter core to go on with"
+            raise VeenError(ErrorCode.POLICY, detail)
         shorter = replace(self, ttl=self.ttl - 1, sig_chain=())
         return shorter._linked(issuer)  # noqa: SLF001 - of our own kind
 

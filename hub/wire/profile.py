@@ -20,6 +20,7 @@ _FIXED: Final[dict[int, cbor.Value]] = {
     8: "sha256",
 }
 _TEXT_BYTES_MAX: Final = 64
+_NUMBER_MAX: Final = 2**31 - 1  # of what people write; more is a slip of the hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,17 @@ class Profile:
         _read_fixed(reader, 8)
         reader.end()
         return cls(epoch_sec=epoch_sec, pad_block=pad_block)
+
+
+def parse_profile(text: str) -> Profile:
+    """`EPOCH_SEC:PAD_BLOCK`, as people write it on command lines and in settings."""
+    epoch_sec, _, pad_block = text.partition(":")
+    if not (text.isascii() and epoch_sec.isdigit() and pad_block.isdigit()):
+        raise WireError(f"{text!r} is not EPOCH_SEC:PAD_BLOCK, for example 3600:256")
+    profile = int(epoch_sec), int(pad_block)
+    if max(profile) > _NUMBER_MAX:
+        raise WireError(f"{text!r} has a number over {_NUMBER_MAX}")
+    return Profile(epoch_sec=profile[0], pad_block=profile[1])
 
 
 def _read_fixed(reader: cbor.Reader, key: int) -> None:

@@ -14,7 +14,9 @@ import click
 import pytest
 
 from config import cli
-from hub.errors import ERRORS, ErrorCode, VeenError, WireError
+from hub.errors import ERRORS, ErrorCode, ProofError, TimedOutError, VeenError, WireError
+from queryapi.contract.codes import QueryCode, QueryError
+from recorder.codes import RecordCode, RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +53,12 @@ def test_the_code_of_a_refusal_decides_the_exit_code(
         (OSError(113, "No route to host"), 2),
         (http.client.BadStatusLine("x"), 3),
         (WireError("not canonical"), 3),
+        (ProofError("not signed by it", ErrorCode.SIG), 7),
         (TimeoutError(), 9),
+        (TimedOutError("no answer within 1 s"), 9),
+        (RecordError(RecordCode.LAKE_BEHIND, "try again"), 9),
+        (QueryError(QueryCode.RESULT_NOT_READY, "try again"), 9),
+        (RecordError(RecordCode.RATE_LIMITED, "slower"), 4),
         (KeyError("x"), 70),
         (KeyboardInterrupt(), 130),
         (click.Abort(), 130),
@@ -72,6 +79,16 @@ def test_a_failed_command_with_json_prints_one_document(
 ) -> None:
     assert run_with(VeenError(ErrorCode.CAP, "no"), monkeypatch, "--json") == 4
     assert json.loads(capsys.readouterr().out) == {"error": {"code": "E.CAP", "message": "no"}}
+
+
+def test_an_error_is_one_line_that_steers_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "key '\x1b[31mevil\r\nveen: forged\u2028veen: too' is wrong"
+    assert run_with(VeenError(ErrorCode.CONFIG, said), monkeypatch) == 1
+    lines = capsys.readouterr().err.splitlines()
+    expected = "veen: C.CONFIG: key '\\x1b[31mevil veen: forged veen: too' is wrong"
+    assert lines == [expected, f"      {ERRORS[ErrorCode.CONFIG].remedy}"]
 
 
 def test_debug_adds_the_traceback(

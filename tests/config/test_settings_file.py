@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from config.settings_file import FIELDS, Settings, load, read
+from config.settings_file import ADAPTERS, FIELDS, Settings, load, read
 from hub.errors import ErrorCode, VeenError
 
 
@@ -72,8 +74,8 @@ def test_a_secret_in_the_open_is_refused_with_the_way_to_give_it() -> None:
         ("open_reads", "perhaps"),
         ("trusted_issuers", "AB" * 32),
         ("trusted_issuers", "ab" * 31),
-        ("tls_cert", ""),
-        ("bind", ""),
+        ("routing_key_file", ""),
+        ("spark_master", ""),
     ],
 )
 def test_a_variable_of_the_wrong_kind_is_refused(name: str, text: str) -> None:
@@ -111,8 +113,8 @@ def test_a_relative_path_counts_from_the_folder_of_its_file(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("environ", "code"),
     [
-        ({"VEEN_TLS_CERT": "cert.pem"}, "config.E010"),
-        ({"VEEN_BIND": "0.0.0.0"}, "config.E011"),  # noqa: S104 - that is the point
+        ({"VEEN_PROFILES": "3600"}, "config.E010"),
+        ({"VEEN_PROFILES": "3600:256,1:-1"}, "config.E010"),
         ({"VEEN_DATABASE_URL": "postgresql://u:p@host/db"}, "config.E012"),
     ],
 )
@@ -152,3 +154,41 @@ def test_a_time_stamping_authority_needs_its_certificates_and_a_way_out() -> Non
     assert codes(environ={"VEEN_ANCHOR_TSA_CERT": "tsa.pem"}) == ["config.E014"]
     assert codes(environ=both) == []
     assert codes(environ={**both, "VEEN_ZONE": "offline"}) == ["config.E015"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDERS = {
+    "settings",
+    "_settings",
+    "limits",
+    "VEEN",
+}  # what the settings are called where they are read
+
+
+def names_read(node: ast.AST) -> Iterator[str]:
+    """The settings that an expression takes from their holder, those of an adapter by pattern."""
+    if isinstance(node, ast.Attribute):
+        held = node.value
+        holder = held.attr if isinstance(held, ast.Attribute) else getattr(held, "id", "")
+        if holder in HOLDERS:
+            yield node.attr
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+        match node.args:
+            case [
+                ast.Name(id="settings"),
+                ast.JoinedStr(values=[_, ast.Constant(value=str(suffix))]),
+            ]:
+                yield from (f"{name}{suffix}" for name in ADAPTERS)
+            case [ast.Name(id="settings"), ast.Name()]:
+                yield from ADAPTERS
+
+
+def test_no_setting_is_accepted_and_then_ignored() -> None:
+    """Outside the table itself somebody reads every row."""
+    packages = ("config", "console", "recorder", "queryapi", "spark_jobs")
+    files = [path for package in packages for path in (ROOT / package).rglob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in files if path.name != "settings_file.py"]
+    read_somewhere = {
+        name for tree in trees for node in ast.walk(tree) for name in names_read(node)
+    }
+    assert set(FIELDS) - read_somewhere == set()

@@ -12,7 +12,7 @@ from hub.server.config import HubConfig
 from hub.types import Label, ManifestId, MmrRoot
 from hub.wire.checkpoint import Checkpoint
 from hub.wire.manifest import NO_MANIFEST, Manifest
-from hub.wire.profile import PRODUCT
+from hub.wire.profile import DEFAULT_PROFILES, PRODUCT, Profile
 from hub.wire.proof import ConsistencyProof, MmrProof
 from tests.support import live_hub
 from tests.support.live_hub import Author, HttpClient, LiveHub
@@ -156,6 +156,37 @@ def test_a_listing_neither_repeats_nor_drops_while_checkpoints_are_added(
 
 def test_epochs_outside_the_range_are_left_out(client: HttpClient) -> None:
     assert client.get("/checkpoint_range?epoch_min=1&epoch_max=9").items() == []
+
+
+def test_labels_of_an_epoch_are_found_by_it(tmp_path: Path) -> None:
+    """A label has one epoch for ever; those of others are passed over."""
+    yearly = Profile(epoch_sec=10**9, pad_block=0)  # in epoch 1 until the year 2033
+    config = HubConfig(
+        data_dir=tmp_path / "d",
+        open_admission=True,
+        open_reads=True,
+        workers=1,
+        profiles=(*DEFAULT_PROFILES, yearly),
+    )
+    with live_hub.running(config) as hub:
+        client = hub.client()
+        plain, dated = Author(LABELS[0]), Author(LABELS[1], profile=yearly)
+        for _ in range(2):
+            plain.send(client)
+            dated.send(client)
+            hub.control("checkpoint")
+
+        def places(low: int, high: int) -> list[tuple[Label, int]]:
+            found = client.get(f"/checkpoint_range?epoch_min={low}&epoch_max={high}").items()
+            read = [Checkpoint.decode(item) for item in found]
+            return [(item.label_curr, item.upto_seq) for item in read]
+
+        assert places(1, 1) == [(LABELS[1], 1), (LABELS[1], 2)]
+        assert (LABELS[0], 2) in places(0, 0)
+        assert (LABELS[1], 1) not in places(0, 0)
+        assert set(places(0, 1)) == {*places(0, 0), *places(1, 1)}
+        page = client.get("/checkpoint_range?epoch_min=1&epoch_max=1&limit=1")
+        assert len(client.get(page.next_link() or "").items()) == 1
 
 
 def test_a_manifest_by_an_unknown_id_is_404(client: HttpClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,13 +82,25 @@ def test_readiness_says_that_the_disk_refuses(hub: LiveHub) -> None:
     live_hub.until(lambda: readiness(client) == (200, []))
 
 
+def test_readiness_says_it_though_nobody_writes(hub: LiveHub) -> None:
+    client = hub.client()
+    live_hub.until(lambda: readiness(client) == (200, []))
+    limit_files(hub, 1)
+    live_hub.until(lambda: readiness(client)[0] == 503)
+    assert any("disk" in str(reason) for reason in readiness(client)[1])
+    limit_files(hub, UNLIMITED)
+    live_hub.until(lambda: readiness(client) == (200, []))
+
+
 def test_acts_that_cannot_be_recorded_are_refused(hub: LiveHub) -> None:
     client = hub.client()
     Author(LABEL).send(client)
+    hub.control("token_add", name="kept", all=True)
     limit_files(hub, 1)
     acts: dict[str, dict[str, object]] = {
         "revoke": {"kind": "client-id", "target": "00" * 32},
         "token_add": {"name": "x", "all": True},
+        "token_revoke": {"name": "kept"},
         "checkpoint": {},
         "rotate": {},
     }
@@ -95,6 +108,6 @@ def test_acts_that_cannot_be_recorded_are_refused(hub: LiveHub) -> None:
         with pytest.raises(VeenError) as refused:
             hub.control(verb, **arguments)
         assert (verb, refused.value.code) == (verb, "E.STORE")
-    assert not (hub.data_dir / "tokens.json").exists()
+    assert list(json.loads((hub.data_dir / "tokens.json").read_bytes())) == ["kept"]
     limit_files(hub, UNLIMITED)
     assert hub.control("rotate")["old_pk"] == hub.hub_pk.hex()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,11 +16,12 @@ from hub.errors import VeenError
 from hub.limits import Limits
 from hub.server.config import HubConfig
 from hub.types import Label
+from hub.wire import cbor
 from hub.wire.profile import DEFAULT_PROFILES, PRODUCT
 from hub.wire.receipt import Receipt
 from hub.wire.rotation import hub_id_of
 from tests.support import live_hub
-from tests.support.live_hub import CBOR, Author, HttpClient, LiveHub
+from tests.support.live_hub import CBOR, CBOR_SEQ, Author, HttpClient, LiveHub
 
 GETS = [
     "/stream", "/receipt", "/proof", "/consistency", "/range_proof", "/head",
@@ -188,16 +192,34 @@ def test_a_full_queue_is_503_with_retry_after(tmp_path: Path) -> None:
         open_admission=True,
         open_reads=True,
         workers=1,
-        limits=Limits(queue_max=4),
+        limits=Limits(queue_max=4, batch_items_max=8),
     )
     with live_hub.running(config) as hub:
-        client, author = hub.client(), Author(Label(b"q" * 32))
-        answers = client.batch(*[author.next() for _ in range(32)]).items()
-        codes = [live_hub.code_of(answer) for answer in answers]
-        assert codes[:4] == [None] * 4
-        assert "E.BUSY" in codes
-        assert set(codes) <= {None, "E.BUSY", "E.SEQ"}
-        assert client.get("/readyz").status == 200  # it drained
+        client = hub.client()
+        authors = [Author(Label(bytes([number]) * 32)) for number in range(16)]
+        batches = [b"".join(author.next() for _ in range(8)) for author in authors]
+        with contextlib.ExitStack() as opened:
+            links = [opened.enter_context(socket_of(hub)) for _ in batches]
+            for link, batch in zip(links, batches, strict=True):
+                link.request("POST", "/submit", batch, CBOR_SEQ)
+            bodies = [link.getresponse().read() for link in links]
+        codes = [
+            [live_hub.code_of(item) for item in cbor.split_sequence(body, items_max=8)]
+            for body in bodies
+        ]
+        assert [None] * 8 in codes  # one whole batch has room in every worker
+        assert any("E.BUSY" in each for each in codes)
+        assert {code for each in codes for code in each} <= {None, "E.BUSY", "E.SEQ"}
+        live_hub.until(lambda: b"queue is full" in client.get("/readyz").body)
+        live_hub.until(lambda: client.get("/readyz").status == 200)  # it drained
+
+
+def socket_of(hub: LiveHub) -> contextlib.closing[http.client.HTTPConnection]:
+    """A connection of its own, closed at the end of a block."""
+    where = urlsplit(hub.url)
+    assert where.hostname is not None
+    link = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    return contextlib.closing(link)
 
 
 def test_control_is_a_private_socket_and_not_on_tcp(open_hub: LiveHub, anyone: HttpClient) -> None:

@@ -145,7 +145,8 @@ def test_the_hub_keeps_only_hashes_and_lists_without_them(realm: Realm) -> None:
     assert realm.mine not in stored
     assert realm.every not in stored
     listing = realm.hub.control("token_list")["tokens"]
-    assert {"name": "mine", "all": False, "streams": [MINE]} in listing
+    labels = [label_of(MINE).hex()]
+    assert {"name": "mine", "all": False, "streams": [MINE], "labels": labels} in listing
     assert "sha256" not in str(listing)
 
 

@@ -142,3 +142,25 @@ def test_a_label_that_becomes_housekeeping_is_so_at_once(tmp_path: Path) -> None
     core.record(LABEL_CLASS, given.encode())
     assert not core.checkpoints.is_due(T0 + 10**6, 300, 10)
     core.close()
+
+
+def test_lateness_is_counted_from_when_a_checkpoint_became_due(tmp_path: Path) -> None:
+    hands = Hands(T0)
+    core = opened(tmp_path, hands)
+
+    def late_s() -> int | None:
+        return core.checkpoints.late_s(core.now(), 300, 10_000)
+
+    author = Author(LABELS[0])
+    receipt_of(core, author.next())
+    assert late_s() == 0  # there is none yet, so the first one is due at once
+    core.checkpoint()
+    hands.passes(36_000)
+    assert late_s() is None  # a quiet spell is not late
+    receipt_of(core, author.next())
+    assert late_s() == 0
+    hands.passes(301)
+    assert late_s() == 301
+    core.checkpoint()
+    assert late_s() is None
+    core.close()

@@ -12,7 +12,7 @@ from hub.admission import records
 from hub.admission.records import ControlRecord, Revocation, RevocationKind
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.server.config import HubConfig
-from hub.server.core import HubCore, open_hub
+from hub.server.core import PROBE_S, HubCore, open_hub
 from hub.storage.disk import Disk
 from hub.types import Hash, Label, UnixSeconds
 from hub.wire.receipt import Receipt
@@ -174,7 +174,9 @@ def test_a_flaw_in_the_middle_of_a_batch_stops_the_writer(
     assert commit(core, data) == [ErrorCode.STORE]
 
 
-def test_evidence_is_kept_even_when_the_log_cannot_be_written(core: HubCore) -> None:
+def test_evidence_is_kept_even_when_the_log_cannot_be_written(config: HubConfig) -> None:
+    hands = Hands(T0)
+    core = open_hub(config, wall=hands.wall, boot=hands.boot)
     receipt = receipt_of(core, Author(LABEL).next())
     lie = Receipt.sign(
         core.identity.key,
@@ -189,6 +191,16 @@ def test_evidence_is_kept_even_when_the_log_cannot_be_written(core: HubCore) -> 
     with pytest.raises(VeenError):
         core.report_equivocation(pair)
     assert core.findings.records == [pair]
+    core.read_only = None
+    before = core.store.state.entries
+    for _ in range(2):  # told again it is recorded, once
+        core.report_equivocation(pair)
+        assert core.store.state.entries == before + 1
+    core.close()
+    again = open_hub(config, wall=hands.wall, boot=hands.boot)
+    again.report_equivocation(pair)
+    assert (again.store.state.entries, again.findings.records) == (before + 1, [pair])
+    again.close()
 
 
 def test_a_fork_and_its_parent_may_differ_behind_the_fork(core: HubCore) -> None:
@@ -213,3 +225,32 @@ def test_two_cores_on_one_directory_are_refused(core: HubCore, config: HubConfig
     with pytest.raises(VeenError) as refused:
         open_hub(config)
     assert refused.value.code is ErrorCode.LOCKED
+
+
+def test_an_idle_disk_is_asked_now_and_then(core: HubCore, disk: Refusing) -> None:
+    receipt_of(core, Author(LABEL).next())
+    core.probe_disk(100.0)
+    disk.refuse = "pwrite"
+    core.probe_disk(100.0 + PROBE_S / 2)  # too early to ask again
+    assert not is_flawed(core)
+    with pytest.raises(OSError, match="input/output"):
+        core.probe_disk(100.0 + PROBE_S)
+    assert is_flawed(core)
+    with pytest.raises(OSError, match="input/output"):
+        core.probe_disk(100.5 + PROBE_S)  # one that refused is asked every time
+    disk.refuse = ""
+    core.probe_disk(101.0 + PROBE_S)
+    assert not is_flawed(core)
+
+
+def is_flawed(core: HubCore) -> bool:
+    return core.disk_flaw is not None
+
+
+def test_a_disk_that_is_written_to_needs_no_probe(core: HubCore, disk: Refusing) -> None:
+    author = Author(LABEL)
+    for second in range(3):
+        receipt_of(core, author.next())
+        disk.refuse = "pwrite"
+        core.probe_disk(100.0 + 2 * second * PROBE_S)
+        disk.refuse = ""

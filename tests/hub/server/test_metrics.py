@@ -16,6 +16,7 @@ from hub.server.metrics import (
     merge,
     render,
     snapshot,
+    total,
 )
 
 OBS0_NAMES = {
@@ -161,3 +162,11 @@ def test_a_counter_never_falls() -> None:
 
 def test_no_snapshots_render_to_nothing() -> None:
     assert render([]) == ""
+
+
+def test_the_total_of_a_metric_adds_its_series() -> None:
+    gauge = Gauge("g", "Help.", ("process",))
+    gauge.set(2, "a")
+    gauge.set(3, "b")
+    assert total(snapshot([gauge]), "g") == 5
+    assert total(snapshot([]), "g") == 0

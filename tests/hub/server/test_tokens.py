@@ -106,4 +106,15 @@ def test_a_name_is_used_once_and_can_be_shown(path: Path) -> None:
 
 def test_a_listing_has_no_hashes(path: Path) -> None:
     tokens.add(path, Disk(), "one", [LABEL], ["test/one"])
-    assert tokens.listing(path) == [{"name": "one", "all": False, "streams": ["test/one"]}]
+    reach = {"all": False, "streams": ["test/one"], "labels": [LABEL.hex()]}
+    assert tokens.listing(path) == [{"name": "one", **reach}]
+
+
+def test_only_a_token_that_is_known_can_be_revoked(path: Path) -> None:
+    add(path, "one", None)
+    tokens.check_known(path, "one")
+    tokens.revoke(path, Disk(), "one")
+    for act in (tokens.check_known, lambda path, name: tokens.revoke(path, Disk(), name)):
+        with pytest.raises(VeenError) as refused:
+            act(path, "one")
+        assert refused.value.code is ErrorCode.NOTFOUND

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -56,17 +55,3 @@ def test_one_that_was_there_already_is_answered_only_when_its_name_is_durable(
     disk = CountingDisk()
     assert not attachments.write(layout, disk, COID, SEALED)
     assert disk.names == ["sync_dir", "sync_dir"]
-
-
-def test_sweeping_takes_what_is_old_and_kept_by_nobody(layout: Layout) -> None:
-    kept, old, new = (b"kept" * 9, b"old" * 9, b"new" * 9)
-    for data in (kept, old, new):
-        attachments.write(layout, Disk(), Hash(h(data)), data)
-    now = attachments.path_of(layout, Hash(h(new))).stat().st_mtime
-    for data in (kept, old):
-        path = attachments.path_of(layout, Hash(h(data)))
-        os.utime(path, (now - attachments.KEEP_S - 5,) * 2)
-    freed = attachments.sweep(layout, Disk(), frozenset({Hash(h(kept))}), now)
-    assert freed == len(old)
-    assert attachments.read(layout, Hash(h(kept))) == kept
-    assert attachments.read(layout, Hash(h(new))) == new

@@ -107,6 +107,13 @@ def test_pruning_again_frees_only_what_is_new(root: Path) -> None:
     assert run_fsck(root).findings == ()
 
 
+def test_a_lower_bound_than_last_time_gives_nothing_back(root: Path) -> None:
+    with opened(root) as core:
+        for before_seq, first_held in ((10, 10), (3, 10), (1, 10), (10_000, 21)):
+            done = asyncio.run(prune_label(core.store, A, before_seq))
+            assert done["first_held"] == first_held
+
+
 def test_an_unknown_label_is_refused(root: Path) -> None:
     with opened(root) as core:
         with pytest.raises(VeenError) as caught:

@@ -166,7 +166,7 @@ def test_a_token_of_ttl_0_cannot_go_on_behind_eight_links() -> None:
 def test_only_the_issuer_renews() -> None:
     with pytest.raises(VeenError) as refusal:
         issued().renew(STRANGER)
-    assert refusal.value.code is ErrorCode.CAP
+    assert refusal.value.code is ErrorCode.POLICY
 
 
 def test_core_differs_with_every_field_but_the_chain() -> None:

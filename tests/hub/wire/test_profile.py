@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from hub.errors import WireError
-from hub.wire.profile import DEFAULT_PROFILES, PRODUCT, Profile
+from hub.wire.profile import DEFAULT_PROFILES, PRODUCT, Profile, parse_profile
 from tests.support import vectors
 from tests.support.strategies import flipped_bits, uint64
 from tests.support.vectors import Section, unhex
@@ -48,3 +48,16 @@ def test_the_product_profile_is_the_settled_one() -> None:
         (0, 256),
         (0, 1024),
     ]
+
+
+def test_a_profile_is_written_as_its_two_numbers() -> None:
+    assert parse_profile("0:256") == PRODUCT
+    assert parse_profile("3600:1024") == Profile(epoch_sec=3600, pad_block=1024)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3600", "3600:", ":256", "-1:0", "1:2:3", "1:\u0662", "9" * 20 + ":0"]
+)
+def test_what_is_no_profile_is_refused(text: str) -> None:
+    with pytest.raises(WireError):
+        parse_profile(text)
