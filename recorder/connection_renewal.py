@@ -1,4 +1,4 @@
-"""A connection file learns what its streams are like now; its key stays as it is [SDR0 3.2.2; wire].
+"""A connection file learns what its streams are like now; its key stays [SDR0 3.2.2; wire].
 
 News may come from anywhere: of a stream's reader key only a newer one is taken, and only when the
 recorder admin that the file pins signed it. Streams, labels and the capability are those of the

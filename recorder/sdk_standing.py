@@ -99,6 +99,10 @@ class Standing:
         """Where events of a stream go."""
         return self._labels[stream]
 
+    def name_of(self, label: Label) -> str | None:
+        """The stream of a label, also of one that the connection file has lost since."""
+        return next((name for name, one in self._labels.items() if one == label), None)
+
     def renew(self, connection: Connection) -> None:
         """Go on with a newer connection file of the same producer and hub."""
         held = self.connection

@@ -64,4 +64,25 @@ def test_a_running_recorder_seals_to_the_key_that_its_file_learns(
     assert RecorderEvent.decode(opened.body).subject_id == "after"
     with pytest.raises(VeenError):
         open_message(second.msg, profile=PRODUCT, secret=before)
-    assert open_message(first.msg, profile=PRODUCT, secret=before)
+    opened = open_message(first.msg, profile=PRODUCT, secret=before)
+    assert RecorderEvent.decode(opened.body).subject_id == "before"
+
+
+def test_a_repeated_key_gives_the_stream_of_its_first_receipt(
+    hub: LiveHub, cast: Cast, tmp_path: Path
+) -> None:
+    file = cast.write(tmp_path)
+    first, second = cast.types
+    event = {"event_type": "http.request", "subject_id": "a", "idempotency_key": "k"}
+    named = {**event, "idempotency_key": "l", "stream": first}
+    with Recorder(file, tmp_path / "spool") as recorder:
+        before = [recorder.submit_json(one).result(WAIT_S) for one in (event, named)]
+        moved = replace(cast, types={first: (), second: ("http.request",)})
+        moved.readers = cast.readers
+        file.write_bytes(moved.connection().render())
+        assert recorder.reload()
+        assert [recorder.submit_json(one).result(WAIT_S) for one in (event, named)] == before
+        with pytest.raises(RecordError) as refused:
+            recorder.submit_json({**named, "idempotency_key": "new"})
+        assert refused.value.error_code is RecordCode.WRONG_STREAM
+    assert {one.stream for one in before} == {first}

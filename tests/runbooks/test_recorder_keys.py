@@ -1,4 +1,4 @@
-"""The runbook of the recorder's keys on a running bundle: what is recorded after it is sealed anew."""
+"""The runbook of the recorder's keys on a running bundle: what comes after is sealed anew."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from hub.types import Label, PublicKey
 from hub.wire.profile import PRODUCT
 from recorder.connection import Connection, StreamEntry
 from recorder.sdk import Recorder
-from tests.runbooks.test_runbooks import ROOT, WRAPPER, blocks
+from tests.runbooks.test_runbooks import WRAPPER, blocks
 from tests.support.bundles import Up, environment, free_port
+from tests.support.live_hub import ROOT
 
 ORDERS, SYSLOG = "record/app/orders", "record/infrastructure/syslog"
 WAIT_S = 60.0
