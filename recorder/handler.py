@@ -35,7 +35,9 @@ _CHOSEN: Final = frozenset({"event_type", "subject_id"})
 # What the recorder itself logs would call for the next line, and that for another. A program may
 # have loggers of these names too, so what counts is also which file the line was written in.
 _OWN_LOGGERS: Final = ("hub", "recorder")
-_OWN_FILES: Final = tuple(f"{Path(one.__file__).parent}{os.sep}" for one in (hub, recorder))
+_OWN_FILES: Final = tuple(
+    f"{Path(one.__file__).parent}{os.sep}" for one in (hub, recorder) if one.__file__ is not None
+)
 _inside = threading.local()  # whether this thread is recording a line
 
 
