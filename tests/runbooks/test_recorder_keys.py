@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,33 +19,16 @@ from hub.types import Label, PublicKey
 from hub.wire.profile import PRODUCT
 from recorder.connection import Connection, StreamEntry
 from recorder.sdk import Recorder
-from tests.runbooks.test_runbooks import WRAPPER, blocks
-from tests.support.bundles import Up, environment, free_port
-from tests.support.live_hub import ROOT
+from tests.runbooks.bundle import Bundle
+from tests.runbooks.test_runbooks import blocks
+from tests.support.bundles import Up, free_port
 
 ORDERS, SYSLOG = "record/app/orders", "record/infrastructure/syslog"
 WAIT_S = 60.0
 
 
-class Bundle:
-    """A bundle with the syslog adapter, and an operator's working directory."""
-
-    def __init__(self, up: Up, work: Path) -> None:
-        self.up = up
-        self.work = work
-
-    def run(self, script: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", WRAPPER + script],
-            env={
-                **environment(), "PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
-                "WORK": str(self.work), "VEEN_DATA_DIR": str(self.up.state.root),
-                "PATH": os.environ["PATH"],
-            },
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+class Keys(Bundle):
+    """What is sealed to which key."""
 
     def entry(self, path: Path, stream: str) -> StreamEntry:
         found = Connection.parse(path.read_bytes())
@@ -81,21 +61,21 @@ def _opens(msg: Any, secret: bytes) -> bool:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Iterator[Bundle]:
+def bundle(tmp_path: Path) -> Iterator[Keys]:
     state, work = StateDir.at(tmp_path / "s"), tmp_path / "work"
     work.mkdir()
     state.root.mkdir(mode=0o700)
     state.config_file.write_text("syslog = true\nsyslog_port = 0\n")
     up = Up(state, "--port", str(free_port()))
     try:
-        yield Bundle(up.ready(), work)
+        yield Keys(up.ready(), work)
     finally:
         up.end()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_what_is_recorded_after_the_runbook_is_sealed_to_the_new_keys(bundle: Bundle) -> None:
+def test_what_is_recorded_after_the_runbook_is_sealed_to_the_new_keys(bundle: Keys) -> None:
     partner = DhSecret.generate().public.hex()
     bundle.run(
         f"veen stream create {ORDERS} --event-type order.placed\n"
@@ -126,7 +106,7 @@ def test_what_is_recorded_after_the_runbook_is_sealed_to_the_new_keys(bundle: Bu
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_the_adapters_of_a_bundle_follow_a_new_key_by_themselves(bundle: Bundle) -> None:
+def test_the_adapters_of_a_bundle_follow_a_new_key_by_themselves(bundle: Keys) -> None:
     file = bundle.up.state.adapters / "syslog.json"
     shown = next(one for one in bundle.up.status()["processes"] if one["name"] == "syslog")
     port = int(shown["address"].rpartition(":")[2])
