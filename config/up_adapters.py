@@ -18,7 +18,7 @@ from config.settings_file import Settings
 from config.up_state import StateDir, make_private_dir, write_atomic
 from hub.cli.place import Place
 from hub.errors import ErrorCode, VeenError
-from recorder import sdk_standing
+from recorder import connection_renewal, sdk_standing
 from recorder.adapters.sockets import bound_tcp, bound_udp
 from recorder.cli import new_connection
 from recorder.cli.desk import Desk
@@ -61,6 +61,8 @@ class Adapter:
         self._udp: socket.socket | None = None
         self._tcp: socket.socket | None = None
         self._principal = ""
+        self._published_at = 0
+        self._flaw = ""
 
     def check(self) -> None:
         """Raise what can be known before anything is started."""
@@ -180,6 +182,27 @@ class Adapter:
         found = sdk_standing.read_connection(self.connection)
         if found.hub_url != hub_url:
             write_atomic(self.connection, replace(found, hub_url=hub_url).render())
+
+    def follow_streams(self) -> str | None:
+        """A stream has a newer key, type or bound: a running adapter reads the file again.
+
+        What is wrong is told once, and tried again.
+        """
+        published = self._state.gateway / "config.json"
+        if self._is_given or not self.connection.exists() or not published.exists():
+            return None
+        try:
+            changed_at = published.stat().st_mtime_ns
+            if changed_at != self._published_at:
+                held = sdk_standing.read_connection(self.connection)
+                found = connection_renewal.renewed(held, connection_renewal.of_published(published))
+                if found != held:
+                    write_atomic(self.connection, found.render())
+                self._published_at = changed_at
+        except (VeenError, OSError) as refusal:
+            before, self._flaw = self._flaw, str(refusal)
+            return None if self._flaw == before else self._flaw
+        return None
 
     def close(self) -> None:
         for one in (self._tcp, self._udp):

@@ -155,6 +155,8 @@ class Bundle:
                 self._write_status()
             elif child.state == "running" and adapter.has_new_key():
                 child.ask_to_stop()
+            if (flaw := adapter.follow_streams()) is not None:
+                self._say(f"the streams of {name} are not renewed: {flaw}")
 
     def _start_together(self, names: Sequence[str]) -> None:
         children = [self._children[name] for name in names if name in self._children]

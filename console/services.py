@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db.models import Min
 from django.utils.crypto import salted_hmac
 
 from console.models import LoginFailure
+from recorder.models import AuthoredEvent
+from recorder.services import record_event
+from recorder.streams import CHANGES
 
+LOCKED: Final = "login.locked"
 WINDOW: Final = timedelta(minutes=15)
 FAILURES_PER_NAME_MAX: Final = 5
 FAILURES_PER_ADDRESS_MAX: Final = 30
@@ -23,9 +29,26 @@ def _name_hash(name: str) -> str:
 
 
 def record_failed_login(*, name: str, address: str, now: datetime) -> None:
-    """Count one failure and forget those that no longer matter."""
+    """Count one failure, forget those that no longer matter; a lockout is an event of the log."""
     LoginFailure.objects.filter(at__lt=now - WINDOW).delete()
     LoginFailure.objects.create(name_hash=_name_hash(name), address=address, at=now)
+    wait_s = login_wait_s(name=name, address=address, now=now)
+    if wait_s:
+        _record_lockout(name=name, address=address, now=now, wait_s=wait_s)
+
+
+def _record_lockout(*, name: str, address: str, now: datetime, wait_s: int) -> None:
+    """What was typed as a name may be a password: only the name of an account is told."""
+    account = get_user_model().objects.filter(username=name).values_list("username", flat=True)
+    record_event(
+        key=f"login-locked/{uuid.uuid4()}",
+        identity=AuthoredEvent.Identity.RECORDER,
+        stream=CHANGES,
+        event_type=LOCKED,
+        subject_id=account.first() or "",
+        payload={"address": address, "wait_s": wait_s, "is_account": account.exists()},
+        event_time_ms=int(now.timestamp() * 1000),
+    )
 
 
 def forget_failed_logins(*, name: str, address: str) -> None:

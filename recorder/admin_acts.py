@@ -22,7 +22,7 @@ from django.urls import reverse
 from hub.errors import VeenError
 from recorder import services
 from recorder.acts.table import find_verb
-from recorder.admin_forms import ActForm, ConfirmForm
+from recorder.admin_forms import FIELDS, ActForm, ConfirmForm
 from recorder.admin_verbs import ADMIN_VERBS, AdminVerb, name_of
 from recorder.codes import ApiError
 from recorder.models import Act
@@ -165,7 +165,8 @@ def _explain(form: ActForm, refusal: VeenError) -> None:
     """What the service says, beside the field it speaks of where there is one."""
     if isinstance(refusal, ApiError) and refusal.details:
         for one in refusal.details:
-            name = one.pointer.removeprefix("/args/").partition("/")[0]
+            said = one.pointer.removeprefix("/args/").partition("/")[0]
+            name = FIELDS.get(said, said)
             form.add_error(name if name in form.fields else None, one.reason)
         return
     form.add_error(None, refusal.message if isinstance(refusal, ApiError) else refusal.detail)

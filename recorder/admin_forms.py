@@ -15,6 +15,7 @@ from recorder.models import ApiToken, EventType, Producer, Reader, Stream
 from recorder.streams import (
     EVENT_BYTES_LIMIT,
     EVENT_BYTES_MAX_DEFAULT,
+    LONG_TERM,
     Sensitivity,
     is_reserved,
 )
@@ -47,6 +48,14 @@ class StreamChoice(forms.MultipleChoiceField):
         super().__init__(choices=_streams, **options)
 
 
+_ARGUMENTS: Final = {"label_class": "class"}  # what a class of Python cannot call so
+FIELDS: Final = {argument: name for name, argument in _ARGUMENTS.items()}
+
+
+def _label_class(**options: Any) -> forms.CharField:  # noqa: ANN401 - a field's options
+    return forms.CharField(max_length=32, label="Label class", **options)
+
+
 class ActForm(forms.Form):
     """The fields of one verb; `on` is the object that the act is about."""
 
@@ -60,7 +69,9 @@ class ActForm(forms.Form):
     def args(self) -> dict[str, Value]:
         """The arguments of the act; what was left empty is absent."""
         found: dict[str, Value] = {
-            name: value for name, value in self.cleaned_data.items() if value not in ("", None, [])
+            _ARGUMENTS.get(name, name): value
+            for name, value in self.cleaned_data.items()
+            if value not in ("", None, [])
         }
         if self.on_field is not None:
             found[self.on_field] = self.on
@@ -101,6 +112,9 @@ class CreateStream(ActForm):
         widget=forms.TextInput(attrs={"size": 60}),
         help_text="record/app/…, record/security/… or record/infrastructure/…",
     )
+    label_class = _label_class(
+        initial="log", help_text="Which retention policy counts; the hub sees it, blind as it is."
+    )
     sensitivity = forms.ChoiceField(
         choices=[(one, one) for one in Sensitivity],
         initial=Sensitivity.MEDIUM,
@@ -112,6 +126,12 @@ class CreateStream(ActForm):
         max_value=EVENT_BYTES_LIMIT,
         initial=EVENT_BYTES_MAX_DEFAULT,
         label="Largest event (bytes)",
+    )
+    retention_hint = forms.IntegerField(
+        min_value=LONG_TERM,
+        initial=LONG_TERM,
+        label="Keep for (seconds)",
+        help_text=f"long_term is {LONG_TERM}; nothing of a record stream is dropped before.",
     )
     readers = forms.MultipleChoiceField(
         required=False,
@@ -176,6 +196,7 @@ class Split(ActForm):
 
 
 class ChangeClass(OnStream):
+    label_class = _label_class(required=False, help_text="Empty means as it is.")
     sensitivity = forms.ChoiceField(
         required=False, choices=[("", "as it is"), *((one, one) for one in Sensitivity)]
     )

@@ -67,15 +67,16 @@ _ALL: Final = (
     ),
     AdminVerb(
         verb="stream.class",
-        button="Change sensitivity or bound",
+        button="Change class, sensitivity or bound",
         says="The stream keeps its events; what is recorded from now on follows the new rule.",
         form=forms.ChangeClass,
     ),
     AdminVerb(
         verb="stream.rotate_key",
         button="Rotate the key",
-        says="The stream gets a new key. Producers seal to it from now on; what is sealed to older "
-        "keys stays readable to those who hold them.",
+        says="The stream gets a new key. The gateway seals to it from now on, a service with a "
+        "connection file when that is updated; what is sealed to older keys stays readable to "
+        "those who hold them.",
         form=forms.OnStream,
     ),
     AdminVerb(

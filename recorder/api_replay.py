@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Iterator
 
 from django.conf import settings
 from django.http import StreamingHttpResponse
+from django.utils import timezone
 from rest_framework.request import Request
 
+from hub.errors import ErrorCode, ProofError, VeenError
+from hub.models import Finding
+from hub.services import note_finding
 from recorder import api_docs, replay_params, services
 from recorder.api_view import ApiView
 from recorder.auth import ADMIN, READERS, Caller, caller_of
@@ -32,13 +37,15 @@ class ReplayEvents(ApiView):
         """Refusals come before the first byte; a fault later cuts the answer before its end."""
         asked = replay_params.parse(dict(request.query_params.lists()))
         caller = caller_of(request)
-        replay = open_replay(caller, asked, lake=settings.VEEN_LAKE_DIR)
+        with _damage_noted(asked):
+            replay = open_replay(caller, asked, lake=settings.VEEN_LAKE_DIR)
         if caller.token.role == ADMIN:
             _note_read(caller, asked, request.META["VEEN_REQUEST_ID"])
         pieces = replay.pieces()
-        first = next(pieces)
+        with _damage_noted(asked):
+            first = next(pieces)
         response = StreamingHttpResponse(
-            _logged(itertools.chain([first], pieces)), content_type="application/x-ndjson"
+            _logged(itertools.chain([first], pieces), asked), content_type="application/x-ndjson"
         )
         response["X-Accel-Buffering"] = "no"
         return response
@@ -63,10 +70,28 @@ def _note_read(caller: Caller, asked: ReplayRange, request_id: str) -> None:
     )
 
 
-def _logged(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _logged(pieces: Iterator[bytes], asked: ReplayRange) -> Iterator[bytes]:
     try:
-        yield from pieces
+        with _damage_noted(asked):
+            yield from pieces
     except Exception:
         # The server closes the connection without an end, which every client sees.
         logger.exception("replay.cut")
+        raise
+
+
+@contextlib.contextmanager
+def _damage_noted(asked: ReplayRange) -> Iterator[None]:
+    """Evidence that fails is a finding, whoever stumbled upon it."""
+    try:
+        yield
+    except VeenError as flaw:
+        if flaw.code is ErrorCode.DAMAGE or isinstance(flaw, ProofError):
+            note_finding(
+                str(flaw.code),
+                f"replay of {', '.join(asked.streams)}",
+                flaw.detail,
+                severity=Finding.Severity.CRITICAL,
+                now=timezone.now(),
+            )
         raise

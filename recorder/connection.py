@@ -2,8 +2,8 @@
 
 JSON with the keys of the contract: ver, web_url, hub_url, gateway_url, hub_pk, hub_id, trust_pk,
 recorder_admin_pk, producer {name, key or key_file}, cap_token, streams [{name, label, event_types,
-reader_key}]. Keys, ids and labels are lower-case hex, cap_token and reader_key standard base64. It
-never holds the routing key. A reader's file has no producer and no cap_token.
+reader_key, event_bytes_max?}]. Keys, ids and labels are lower-case hex, cap_token and reader_key
+standard base64. It never holds the routing key. A reader's file has no producer and no cap_token.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hub.wire.captoken import CapToken
 from hub.wire.readerkey import ReaderKeyRecord
 from recorder.event import check_event_type
 from recorder.json_fields import Fields, text_of
+from recorder.streams import EVENT_BYTES_LIMIT
 
 VER: Final = 1
 CONNECTION_BYTES_MAX: Final = 4_194_304
@@ -62,6 +63,7 @@ class StreamEntry:
     label: Label
     event_types: tuple[str, ...]
     reader_key: ReaderKeyRecord
+    event_bytes_max: int = EVENT_BYTES_LIMIT  # of an event's CBOR body; files of before say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,9 @@ class Connection:
             types.update(entry.event_types)
             for event_type in entry.event_types:
                 check_event_type(event_type)
+            if not 1 <= entry.event_bytes_max <= EVENT_BYTES_LIMIT:
+                where = f"/streams/{index}/event_bytes_max"
+                raise WireError(f"{where}: not 1 to {EVENT_BYTES_LIMIT}")
             readerkey.accept(
                 None,
                 entry.reader_key,
@@ -153,15 +158,7 @@ class Connection:
             "recorder_admin_pk": self.recorder_admin_pk.hex(),
             "producer": producer,
             "cap_token": token,
-            "streams": [
-                {
-                    "name": entry.name,
-                    "label": entry.label.hex(),
-                    "event_types": [*entry.event_types],
-                    "reader_key": _base64(entry.reader_key.encode()),
-                }
-                for entry in self.streams
-            ],
+            "streams": [_render_stream(entry) for entry in self.streams],
         }
         shown = {key: value for key, value in found.items() if value is not None}
         return json.dumps(shown, ensure_ascii=False, indent=1).encode() + b"\n"
@@ -186,7 +183,7 @@ class Connection:
             cap_token=_read_token(fields),
             streams=tuple(
                 [
-                    _read_stream(item, f"/streams/{index}")
+                    read_stream(item, f"/streams/{index}")
                     for index, item in enumerate(fields.items("streams"))
                 ]
             ),
@@ -210,9 +207,13 @@ def _read_token(fields: Fields) -> CapToken | None:
     return CapToken.decode(fields.base64("cap_token"))
 
 
-def _read_stream(found: Value, where: str) -> StreamEntry:
+def read_stream(found: Value, where: str) -> StreamEntry:
+    """One entry of `streams`; its reader key is not verified yet."""
     required = frozenset({"name", "label", "event_types", "reader_key"})
-    fields = Fields(found, where, required, frozenset())
+    fields = Fields(found, where, required, frozenset({"event_bytes_max"}))
+    bound = EVENT_BYTES_LIMIT
+    if fields.value("event_bytes_max") is not None:
+        bound = fields.uint("event_bytes_max")
     types = [
         text_of(item, f"{where}/event_types/{index}")
         for index, item in enumerate(fields.items("event_types"))
@@ -222,7 +223,20 @@ def _read_stream(found: Value, where: str) -> StreamEntry:
         label=Label(fields.hex32("label")),
         event_types=tuple(types),
         reader_key=ReaderKeyRecord.decode(fields.base64("reader_key")),
+        event_bytes_max=bound,
     )
+
+
+def _render_stream(entry: StreamEntry) -> dict[str, Value]:
+    found: dict[str, Value] = {
+        "name": entry.name,
+        "label": entry.label.hex(),
+        "event_types": [*entry.event_types],
+        "reader_key": _base64(entry.reader_key.encode()),
+    }
+    if entry.event_bytes_max != EVENT_BYTES_LIMIT:
+        found["event_bytes_max"] = entry.event_bytes_max
+    return found
 
 
 def _base64(data: bytes) -> str:

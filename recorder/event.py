@@ -281,11 +281,12 @@ def stored_key(idempotency_key: str) -> str:
     return f"i/{h(idempotency_key.encode()).hex()}"
 
 
-def check_size(body: bytes, event_bytes_max: int) -> None:
-    """Raise event_too_large when a body is over its stream's bound."""
+def check_size(body: bytes, event_bytes_max: int, *, prefix: str = "") -> None:
+    """Raise event_too_large when a body is over its stream's bound; its payload is what is long."""
     if len(body) > event_bytes_max:
         message = f"the event has {len(body)} bytes, its stream takes {event_bytes_max}"
-        raise RecordError(RecordCode.EVENT_TOO_LARGE, message)
+        flaw = Detail(pointer=f"{prefix}/payload", reason=f"makes it {len(body)} bytes")
+        raise RecordError(RecordCode.EVENT_TOO_LARGE, message, details=[flaw])
 
 
 class _Door:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import threading
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+import hub
+import recorder
 from hub.canonical_json import EXPONENT_MAX, Encodable
 from recorder.codes import RecordCode, RecordError
 from recorder.event import fit_text, format_time
@@ -28,8 +32,13 @@ _OWN_FIELDS: Final = frozenset(
     {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"}
 )
 _CHOSEN: Final = frozenset({"event_type", "subject_id"})
-# What the recorder itself logs would call for the next line, and that for another.
+# What the recorder itself logs would call for the next line, and that for another. A program may
+# have loggers of these names too, so what counts is also which file the line was written in.
 _OWN_LOGGERS: Final = ("hub", "recorder")
+_OWN_FILES: Final = tuple(
+    f"{Path(one.__file__).parent}{os.sep}" for one in (hub, recorder) if one.__file__ is not None
+)
+_inside = threading.local()  # whether this thread is recording a line
 
 
 class RecorderHandler(logging.Handler):
@@ -55,8 +64,9 @@ class RecorderHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Record one line; a refusal goes the way of all logging errors."""
-        if record.name.partition(".")[0] in _OWN_LOGGERS:
+        if _is_own(record) or getattr(_inside, "is_busy", False):
             return
+        _inside.is_busy = True
         try:
             found = self.event_of(record)
             try:
@@ -67,6 +77,8 @@ class RecorderHandler(logging.Handler):
                 self.recorder.record_json(_cut(found))
         except Exception:  # noqa: BLE001 - a line that cannot be logged must not stop the program
             self.handleError(record)
+        finally:
+            _inside.is_busy = False
 
     def event_of(self, record: logging.LogRecord) -> dict[str, Encodable]:
         """The event of a line."""
@@ -101,6 +113,11 @@ class RecorderHandler(logging.Handler):
         if self._owns:
             self.recorder.close()
         super().close()
+
+
+def _is_own(record: logging.LogRecord) -> bool:
+    is_named_so = record.name.partition(".")[0] in _OWN_LOGGERS
+    return is_named_so and record.pathname.startswith(_OWN_FILES)
 
 
 def plain(value: object, depth: int = _DEPTH_MAX) -> Encodable:

@@ -49,10 +49,7 @@ class Fields:
 
     def hex32(self, key: str) -> bytes:
         """32 bytes in lower-case hex."""
-        text = self.text(key)
-        if not _HEX32.fullmatch(text):
-            raise WireError(f"{self._where}/{key}: expected 64 lower-case hex digits")
-        return bytes.fromhex(text)
+        return hex32_of(self._found.get(key), f"{self._where}/{key}")
 
     def base64(self, key: str) -> bytes:
         """Bytes in standard base64."""
@@ -97,3 +94,11 @@ def text_of(found: Value, where: str) -> str:
     if not isinstance(found, str):
         raise WireError(f"{where}: expected text")
     return found
+
+
+def hex32_of(found: Value, where: str) -> bytes:
+    """The 32 bytes whose lower-case hex stands at a place, or E.FORMAT."""
+    text = text_of(found, where)
+    if not _HEX32.fullmatch(text):
+        raise WireError(f"{where}: expected 64 lower-case hex digits")
+    return bytes.fromhex(text)

@@ -25,8 +25,9 @@ from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.types import ClientId
 from recorder import sdk_readerkeys, sdk_standing, spool_files
+from recorder.codes import RecordError
 from recorder.deadletters import DeadLetters
-from recorder.event import check_size, content_of, read_incoming
+from recorder.event import check_size, content_of, read_incoming, stored_key
 from recorder.recorded import Recorded
 from recorder.sdk_answers import Answers
 from recorder.sdk_drain import STATE, Drainer
@@ -99,7 +100,7 @@ class Recorder:
     def _begin(self) -> None:
         """What belongs to one process; threads are started when they are first needed."""
         self._spool = SpoolWriter(self.spool_dir, bytes_max=self._spool_bytes_max)
-        self._answers = Answers(self._key.public, self._outbox)
+        self._answers = Answers(self._key.public, self._outbox, self.standing.name_of)
         self._stop = threading.Event()
         self._drainer: Drainer | None = None
         self._keeper: threading.Thread | None = None
@@ -148,14 +149,20 @@ class Recorder:
             found, now_ms=time.time_ns() // 1_000_000, default_origin=self._name
         )
         standing = self.standing
-        config = standing.map.route(
-            incoming.event.event_type, asked=incoming.stream, allowed=standing.allowed
-        )
         body = incoming.event.encode()
-        check_size(body, config.event_bytes_max)
         key = incoming.idempotency_key
+        try:
+            config = standing.map.route(
+                incoming.event.event_type, asked=incoming.stream, allowed=standing.allowed
+            )
+            check_size(body, config.event_bytes_max)
+            stream = config.name
+        except RecordError:
+            if key is None or (before := self._stream_before(key)) is None:
+                raise
+            stream = before
         entry = SpoolEntry(
-            stream=config.name,
+            stream=stream,
             body=body,
             key=key,
             content=b"" if key is None else h(content_of(found)),
@@ -172,6 +179,14 @@ class Recorder:
             future = expect(self._spool.append(entry), entry)
         self._wake()
         return future
+
+    def _stream_before(self, key: str) -> str | None:
+        """Where a key's event was recorded: its first answer holds, whatever streams there are."""
+        stored = stored_key(key)
+        state = self._outbox.find([stored]).get(stored) if self._outbox.exists() else None
+        if state is None or state.receipt is None:
+            return None
+        return self.standing.name_of(state.receipt.label)
 
     def _wake(self) -> None:
         drainer = self._drainer

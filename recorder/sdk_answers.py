@@ -12,7 +12,7 @@ from typing import Final
 from hub.client import OutboxReader
 from hub.client.lane import KeyConflictError, Outcome
 from hub.errors import VeenError
-from hub.types import PublicKey
+from hub.types import Label, PublicKey
 from recorder.codes import RecordCode, RecordError
 from recorder.event import stored_key
 from recorder.recorded import Recorded
@@ -37,14 +37,16 @@ class _Waiting:
     future: Future[Recorded]
 
 
+NameOf = Callable[[Label], str | None]
 Expect = Callable[[Place, SpoolEntry], Future[Recorded]]
 
 
 class Answers:
     """The futures of one process, by the place of their spool entry."""
 
-    def __init__(self, principal: PublicKey, reader: OutboxReader) -> None:
+    def __init__(self, principal: PublicKey, reader: OutboxReader, name_of: NameOf) -> None:
         self._principal = principal
+        self._name_of = name_of
         self._reader = reader
         self._guard = threading.Lock()
         self._waiting: dict[Place, _Waiting] = {}
@@ -69,7 +71,7 @@ class Answers:
         with self._guard:
             waiting = self._waiting.pop(place, None)
         if waiting is not None:
-            _resolve(waiting, outcome, self._principal)
+            self._resolve(waiting, outcome)
 
     def look(self) -> None:
         """Ask the outbox that another process holds."""
@@ -91,15 +93,16 @@ class Answers:
         for one in waiting:
             one.future.cancel()
 
-
-def _resolve(one: _Waiting, outcome: Outcome, principal: PublicKey) -> None:
-    if not one.future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, KeyConflictError):
-        refusal = RecordError(RecordCode.IDEMPOTENCY_CONFLICT, outcome.detail)
-        one.future.set_exception(refusal)
-    elif isinstance(outcome, VeenError):
-        one.future.set_exception(outcome)
-    else:
-        recorded = Recorded(stream=one.stream, principal=principal, receipt=outcome)
-        one.future.set_result(recorded)
+    def _resolve(self, one: _Waiting, outcome: Outcome) -> None:
+        if not one.future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, KeyConflictError):
+            refusal = RecordError(RecordCode.IDEMPOTENCY_CONFLICT, outcome.detail)
+            one.future.set_exception(refusal)
+        elif isinstance(outcome, VeenError):
+            one.future.set_exception(outcome)
+        else:
+            # A key that was used before may have been for another stream than the type's of today.
+            stream = self._name_of(outcome.label) or one.stream
+            recorded = Recorded(stream=stream, principal=self._principal, receipt=outcome)
+            one.future.set_result(recorded)

@@ -19,9 +19,12 @@ class AsyncRecorder:
         connection_file: Path | str,
         spool_dir: Path | str | None = None,
         *,
+        token_file: Path | str | None = None,
         spool_bytes_max: int = BYTES_MAX,
     ) -> None:
-        self._recorder = Recorder(connection_file, spool_dir, spool_bytes_max=spool_bytes_max)
+        self._recorder = Recorder(
+            connection_file, spool_dir, token_file=token_file, spool_bytes_max=spool_bytes_max
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -34,9 +37,26 @@ class AsyncRecorder:
         # A write into the page cache takes less than handing it to a thread would.
         self._recorder.record(**event)
 
-    async def record_and_wait(self, **event: Unpack[EventFields]) -> Recorded:
-        """As `record`, and returns with the verified receipt."""
-        return await asyncio.wrap_future(self._recorder.submit(**event))
+    async def record_json(self, found: object) -> None:
+        """As `Recorder.record_json`: an event as the gateway would take it."""
+        self._recorder.record_json(found)
+
+    def submit(self, **event: Unpack[EventFields]) -> asyncio.Future[Recorded]:
+        """As `record`, with a future of the verified receipt to await whenever it suits."""
+        return asyncio.wrap_future(self._recorder.submit(**event))
+
+    def submit_json(self, found: object) -> asyncio.Future[Recorded]:
+        """As `submit`, for an event as the gateway would take it."""
+        return asyncio.wrap_future(self._recorder.submit_json(found))
+
+    async def record_and_wait(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as Recorder.record_and_wait
+        **event: Unpack[EventFields],
+    ) -> Recorded:
+        """As `record`, and returns with the receipt; TimeoutError leaves the event on its way."""
+        return await asyncio.wait_for(self.submit(**event), timeout)
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as Recorder.flush
         """Whether everything recorded so far is answered, now or within the time."""

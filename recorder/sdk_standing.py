@@ -21,7 +21,7 @@ from hub.wire import readerkey
 from hub.wire.captoken import CapToken
 from hub.wire.readerkey import ReaderKeyRecord
 from recorder.connection import Connection
-from recorder.streams import EVENT_BYTES_LIMIT, StreamConfig, StreamMap
+from recorder.streams import StreamConfig, StreamMap
 
 _OWNER: Final = "producer.id"
 _KEYS: Final = "reader_keys.json"
@@ -99,6 +99,10 @@ class Standing:
         """Where events of a stream go."""
         return self._labels[stream]
 
+    def name_of(self, label: Label) -> str | None:
+        """The stream of a label, also of one that the connection file has lost since."""
+        return next((name for name, one in self._labels.items() if one == label), None)
+
     def renew(self, connection: Connection) -> None:
         """Go on with a newer connection file of the same producer and hub."""
         held = self.connection
@@ -149,6 +153,8 @@ class Standing:
 
 def _map_of(connection: Connection) -> StreamMap:
     return StreamMap.of(
-        StreamConfig(name=one.name, event_types=one.event_types, event_bytes_max=EVENT_BYTES_LIMIT)
+        StreamConfig(
+            name=one.name, event_types=one.event_types, event_bytes_max=one.event_bytes_max
+        )
         for one in connection.streams
     )

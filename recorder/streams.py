@@ -132,7 +132,8 @@ class StreamMap:
         # Before wrong_stream, whose answer names the right stream to whoever may write there.
         if config.name not in allowed:
             message = f"this producer may not write events of type {event_type}"
-            raise RecordError(RecordCode.FORBIDDEN_STREAM, message)
+            flaw = Detail(pointer=f"{prefix}/event_type", reason="maps to a stream of others")
+            raise RecordError(RecordCode.FORBIDDEN_STREAM, message, details=[flaw])
         if asked is not None and asked != config.name:
             flaw = Detail(pointer=f"{prefix}/stream", reason=f"the type maps to {config.name}")
             message = f"events of type {event_type} do not go there"

@@ -37,7 +37,10 @@ def publish_readers(authority: Authority) -> None:
 
 
 def publish_gateway(authority: Authority) -> None:
-    """Which token is which producer, and where each event type goes."""
+    """Which token is which producer, and where each event type goes.
+
+    Of the other tokens their hashes, so that the gateway can tell a wrong role from no token.
+    """
     drop_unused_seeds(authority)
     facts = authority.facts
     held = Producer.objects.filter(held=Producer.Held.GATEWAY, revoked_at__isnull=True)
@@ -60,6 +63,9 @@ def publish_gateway(authority: Authority) -> None:
             for token in tokens.order_by("sha256")
         ],
     }
+    others = ApiToken.objects.filter(revoked_at__isnull=True).exclude(role=ApiToken.Role.PRODUCER)
+    if others.exists():
+        found["other_tokens"] = sorted(others.values_list("sha256", flat=True))
     retiring = [_producer(one) for one in held if one.ended_at is not None]
     if retiring:
         found["retiring"] = retiring

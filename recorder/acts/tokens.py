@@ -90,9 +90,8 @@ class CreateToken(Verb[CreateArgs]):
         return {"token_id": str(token.id), "principal_id": token.principal_id}
 
     def settle(self, args: CreateArgs, act: Act, authority: Authority) -> Result:
-        del act
-        if args.producer:
-            publish_gateway(authority)
+        del args, act
+        publish_gateway(authority)
         return {}
 
     def payload(self, args: CreateArgs, act: Act) -> Result:

@@ -155,7 +155,7 @@ def _read_request(found: Mapping[str, Any]) -> Iterator[LogLine]:
     for resource_logs in _list(found, "resourceLogs"):
         resource = _json_pairs(_list(resource_logs.get("resource") or {}, "attributes"))
         for scope_logs in _list(resource_logs, "scopeLogs"):
-            scope = str((scope_logs.get("scope") or {}).get("name", ""))
+            scope = _text(scope_logs.get("scope") or {}, "name")
             for record in _list(scope_logs, "logRecords"):
                 yield _read_record(record, resource, scope)
 
@@ -165,14 +165,14 @@ def _read_record(record: Mapping[str, Any], resource: Attributes, scope: str) ->
     return LogLine(
         nanos=nanos,
         severity_number=int(record.get("severityNumber") or 0),
-        severity_text=str(record.get("severityText", "")),
-        event_name=str(record.get("eventName", "")),
+        severity_text=_text(record, "severityText"),
+        event_name=_text(record, "eventName"),
         body=_json_any(record.get("body")),
         attributes=_json_pairs(_list(record, "attributes")),
         resource=resource,
         scope=scope,
-        trace_id=bytes.fromhex(record.get("traceId", "")).hex(),
-        span_id=bytes.fromhex(record.get("spanId", "")).hex(),
+        trace_id=bytes.fromhex(_text(record, "traceId")).hex(),
+        span_id=bytes.fromhex(_text(record, "spanId")).hex(),
     )
 
 
@@ -185,23 +185,53 @@ def _list(found: Mapping[str, Any], key: str) -> list[Any]:
     return value
 
 
+def _text(found: Mapping[str, Any], key: str) -> str:
+    """A text; null and absence are the empty one, as everywhere in proto3 JSON."""
+    value = found.get(key)
+    return "" if value is None else _read_text(value)
+
+
 def _json_pairs(pairs: list[Any], depth: int = _DEPTH_MAX) -> Attributes:
-    return {str(pair["key"]): _json_any(pair.get("value"), depth) for pair in pairs}
+    return {_text(pair, "key"): _json_any(pair.get("value"), depth) for pair in pairs}
 
 
 def _json_any(value: Any, depth: int = _DEPTH_MAX) -> Encodable:  # noqa: ANN401 - JSON of a peer
-    if not value:
+    """An AnyValue; what a newer sender adds to it is ignored, and of an unknown kind is null."""
+    if value is None:
         return None
     if depth == 0:
         raise OtlpError("values nested too deep")
-    ((kind, found),) = value.items()
     readers: dict[str, Callable[[Any], Encodable]] = {
-        "stringValue": str,
-        "boolValue": bool,
-        "intValue": int,
+        "stringValue": _read_text,
+        "boolValue": _read_flag,
+        "intValue": _read_integer,
         "doubleValue": lambda number: _number(float(number)),
         "bytesValue": lambda text: b64encode(b64decode(text, validate=True)).decode(),
         "arrayValue": lambda array: [_json_any(item, depth - 1) for item in _list(array, "values")],
         "kvlistValue": lambda pairs: _json_pairs(_list(pairs, "values"), depth - 1),
     }
-    return readers[kind](found)
+    given = [kind for kind in readers if value.get(kind) is not None]
+    if len(given) > 1:
+        raise OtlpError(f"a value of several kinds: {', '.join(given)}")
+    return readers[given[0]](value[given[0]]) if given else None
+
+
+def _read_text(found: object) -> str:
+    if not isinstance(found, str):
+        raise OtlpError("a text is something else")
+    return found
+
+
+def _read_flag(found: object) -> bool:
+    if not isinstance(found, bool):
+        raise OtlpError("a boolValue is neither true nor false")
+    return found
+
+
+def _read_integer(found: object) -> int:
+    """64-bit integers come as text, or as a number without fraction."""
+    if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
+        return int(found)
+    if isinstance(found, float) and found.is_integer():
+        return int(found)
+    raise OtlpError("an intValue is no integer")

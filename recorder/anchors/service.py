@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
 from hub import control
 from hub.errors import ErrorCode, VeenError
 from hub.index_source import Observation
-from hub.services import record_finding
+from hub.models import Finding
+from hub.services import note_finding, record_finding
 from hub.types import ManifestId, UnixSeconds
 from recorder.anchors.anchor import Anchored, AnchorRef, Backend
 from recorder.checkpoints import PUBLISHED, event_key, manifest_of
@@ -108,29 +108,47 @@ def _try(row: Anchor, backend: Backend) -> Anchor:
     manifest_id = ManifestId(bytes.fromhex(row.manifest_id))
     try:
         ref = backend.publish(manifest_id, UnixSeconds(int(now.timestamp())))
-        anchored = backend.verify(ref, manifest_id)
     except VeenError as refusal:
-        _failed(row, refusal, now)
+        _failed(row, refusal)
+        # Nothing speaks against the hub: what is not anchored yet is tried again.
+        severity, what = Finding.Severity.WARNING, f"anchor {row.backend}"
+        detail = f"manifest {row.manifest_id}: {refusal}"
+        note_finding(str(refusal.code), what, detail, severity=severity, now=now)
     else:
-        row.anchor_ref = ref.encode()
-        row.anchored_at = datetime.fromtimestamp(anchored.at, tz=UTC)
-        row.error = ""
+        _verified(row, backend, ref)
     row.tries += 1
     row.save()
     return row
 
 
-def _failed(row: Anchor, refusal: VeenError, now: datetime) -> None:
+def _verified(row: Anchor, backend: Backend, ref: AnchorRef) -> None:
+    try:
+        anchored = backend.verify(ref, ManifestId(bytes.fromhex(row.manifest_id)))
+    except VeenError as refusal:
+        _failed(row, refusal)
+        _note_broken(row, refusal)
+    else:
+        row.anchor_ref = ref.encode()
+        row.anchored_at = datetime.fromtimestamp(anchored.at, tz=UTC)
+        row.error = ""
+
+
+def _failed(row: Anchor, refusal: VeenError) -> None:
     row.error = str(refusal)
     logger.warning(
         "anchor.failed", extra={"backend": row.backend, "code": refusal.code, "tries": row.tries}
     )
-    detail = f"manifest {row.manifest_id}: {refusal}"
-    with transaction.atomic():
-        code = ErrorCode(refusal.code)
-        record_finding(Observation(code=code, object=f"anchor {row.backend}", detail=detail), now)
     with contextlib.suppress(VeenError):  # a hub that is down has no counter; the row is kept
         control.call(settings.VEEN_HUB_DIR, "anchor_failed", timeout_s=CONTROL_TIMEOUT_S)
+
+
+def _note_broken(row: Anchor, refusal: VeenError) -> None:
+    observed = Observation(
+        code=ErrorCode(refusal.code),
+        object=f"anchor {row.backend} {row.manifest_id[:16]}",
+        detail=str(refusal),
+    )
+    record_finding(observed, timezone.now())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +173,7 @@ def _verdict(row: Anchor, backend: Backend | None) -> AnchorVerdict:
     try:
         anchored = _verify(row, backend)
     except VeenError as refusal:
-        observed = Observation(
-            code=ErrorCode(refusal.code),
-            object=f"anchor {row.backend} {row.manifest_id[:16]}",
-            detail=str(refusal),
-        )
-        record_finding(observed, timezone.now())
+        _note_broken(row, refusal)
         return AnchorVerdict(row=row, anchored=None, refusal=refusal)
     return AnchorVerdict(row=row, anchored=anchored, refusal=None)
 

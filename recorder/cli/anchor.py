@@ -212,8 +212,16 @@ def _start_django(place: Place) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ["VEEN_DATA_DIR"] = str(place.root)
     import django  # noqa: PLC0415
+    from django.db import DatabaseError  # noqa: PLC0415
 
     django.setup()
+    from recorder.models import Anchor  # noqa: PLC0415
+
+    try:
+        Anchor.objects.exists()
+    except DatabaseError as missing:
+        reason = f"{place.root} has no database yet, or it is out of reach: `veen up` makes it"
+        raise TimeoutError(reason) from missing
 
 
 def _backends(

@@ -15,8 +15,13 @@ from recorder.connection import Connection, ProducerKey, StreamEntry
 
 def write(path: Path, result: dict[str, Any], producer: ProducerKey | None = None) -> None:
     """Mode 0600, and only if everything in it verifies: a Connection checks itself."""
+    keystore.write_private(path, connection_of(result, producer).render())
+
+
+def connection_of(result: dict[str, Any], producer: ProducerKey | None = None) -> Connection:
+    """What an act's result says, checked; without the producer's key it is a reader's."""
     token = None if producer is None else CapToken.decode(b64decode(result["cap_token"]))
-    connection = Connection(
+    return Connection(
         hub_url=result["hub_url"],
         hub_pk=PublicKey(bytes.fromhex(result["hub_pk"])),
         hub_id=HubId(bytes.fromhex(result["hub_id"])),
@@ -32,8 +37,8 @@ def write(path: Path, result: dict[str, Any], producer: ProducerKey | None = Non
                 label=Label(bytes.fromhex(one["label"])),
                 event_types=tuple(one["event_types"]),
                 reader_key=ReaderKeyRecord.decode(b64decode(one["reader_key"])),
+                event_bytes_max=one["event_bytes_max"],
             )
             for one in result["streams"]
         ),
     )
-    keystore.write_private(path, connection.render())

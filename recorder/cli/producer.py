@@ -9,7 +9,7 @@ import click
 
 from hub.cli.output import emit, examples, note
 from hub.cli.place import parse_hex
-from recorder.cli import new_connection
+from recorder.cli import new_connection, producer_connection
 from recorder.cli.desk import Desk, desk_options, stream_option
 
 _PATH: Final = click.Path(path_type=Path)
@@ -155,3 +155,39 @@ def revoke(*, name: str | None, principal: str | None, as_json: bool, desk: Desk
     else:
         args = {"name": str(name)}
     emit(desk.ask("producer.revoke", args), as_json=as_json)
+
+
+@producer.command(
+    epilog=examples(
+        "veen recorder producer connection shop --update shop.json",
+        "veen recorder producer connection shop --out news.json --json",
+    )
+)
+@click.argument("name")
+@click.option("--update", "held", type=_PATH, help="Rewrite this connection file, key untouched.")
+@click.option("--from", "given", type=_PATH, help="With --update: the file that --out wrote.")
+@click.option("--out", type=_PATH, help="Write the streams as they are now, without a key.")
+@click.option("--key-file", type=_PATH, help="With --out: where the owner of the file has its key.")
+@desk_options
+def connection(
+    *, name: str, held: Path | None, given: Path | None, out: Path | None, key_file: Path | None,
+    as_json: bool, desk: Desk,
+) -> None:  # fmt: skip
+    """Bring newer reader keys, event types and size bounds into a connection file.
+
+    A running SDK, handler or adapter reads the file again within seconds. With --from nothing is
+    asked: the administrator ran --out elsewhere, and only signed newer reader keys are taken.
+    """
+    if (held is None) == (out is None):
+        raise click.UsageError("give --update FILE or --out FILE")
+    if held is not None:
+        if key_file is not None:
+            raise click.UsageError("--key-file goes with --out: --update keeps the key")
+        found = producer_connection.update(desk, name, held, given)
+    else:
+        assert out is not None
+        if given is not None:
+            raise click.UsageError("--from goes with --update")
+        found = producer_connection.write(desk, name, out, key_file)
+    keys = [f"{one['name']}  key {one['key_id']}" for one in found["streams"]]  # type: ignore[attr-defined]
+    emit(found, as_json=as_json, lines=keys)

@@ -8,13 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import click
 
 from hub.cli.output import Document, emit, emit_line, examples, json_option, note, progress
 from hub.cli.output import progress_end as end_progress
 from hub.errors import ERRORS, ErrorCode, VeenError
+
+if TYPE_CHECKING:
+    from hub.canonical_json import JsonError
 
 _FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 _LINE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -144,7 +147,6 @@ def _refusal(refusal: VeenError) -> Document:
 def _lines(source: BinaryIO) -> Iterator[Found | VeenError]:
     """The events of an NDJSON text, each judged by itself; empty lines are skipped."""
     from hub import canonical_json  # noqa: PLC0415
-    from recorder.codes import RecordCode, RecordError  # noqa: PLC0415
 
     while line := source.readline(_LINE_BYTES_MAX + 1):
         if not line.strip():
@@ -156,6 +158,15 @@ def _lines(source: BinaryIO) -> Iterator[Found | VeenError]:
             depth_max = canonical_json.DEPTH_MAX + 1
             found = canonical_json.parse_marked(line, depth_max=depth_max)
         except canonical_json.JsonError as flaw:
-            yield RecordError(RecordCode.INVALID_JSON, flaw.reason)
+            yield _flawed(flaw)
             continue
         yield found  # type: ignore[misc]  # whatever it is, the door judges it
+
+
+def _flawed(flaw: JsonError) -> VeenError:
+    from recorder.codes import Detail, RecordCode, RecordError  # noqa: PLC0415
+
+    if flaw.is_syntax:
+        return RecordError(RecordCode.INVALID_JSON, flaw.reason)
+    details = [Detail(pointer=flaw.pointer, reason=flaw.reason)]
+    return RecordError(RecordCode.INVALID_EVENT, "the event is refused", details=details)

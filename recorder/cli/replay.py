@@ -92,7 +92,10 @@ def replay(
     except RecordError as refusal:
         if refusal.error_code is not RecordCode.LAKE_BEHIND:
             raise
-        note(f"veen: {refusal.message} Try again, or wait longer with --timeout.")
+        message = f"{refusal.message} Try again, or wait longer with --timeout."
+        note(f"veen: {message}")
+        if as_json:  # A stream that failed ends in a line that says why.
+            emit_line({"error": {"code": refusal.error_code.value, "message": message}})
         return EXIT_NOT_READY
     assert found.end is not None
     _summarize(found.end, is_verified=verify, as_json=as_json)

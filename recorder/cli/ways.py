@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -32,6 +31,7 @@ _PAUSE_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.05
 _NOTHING_YET: Final = object()
 _END: Final = object()
+_Sent = bytes  # an event as it is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,32 @@ class GatewayWay:
 
     def send(self, events: Iterable[object]) -> Iterator[Document | VeenError]:
         """One answer for each event, in their order."""
-        source = iter(events)
-        while batch := [self._keyed(event) for event in islice(source, _BATCH)]:
-            good = [event for event in batch if not isinstance(event, VeenError)]
-            answers = iter(self._post(good) if good else [])
-            for event in batch:
-                yield event if isinstance(event, VeenError) else next(answers)
+        batch: list[_Sent | VeenError] = []
+        for event in _as_they_come(events):
+            if event is not _NOTHING_YET:
+                batch.append(self._spelled(event))
+            # A source that pauses has its events sent: the next one may be hours away.
+            if len(batch) == _BATCH or (batch and event is _NOTHING_YET):
+                yield from self._flush(batch)
+                batch = []
+        yield from self._flush(batch)
+
+    def _flush(self, batch: list[_Sent | VeenError]) -> Iterator[Document | VeenError]:
+        good = [event for event in batch if not isinstance(event, VeenError)]
+        answers = iter(self._post(good) if good else [])
+        for event in batch:
+            yield event if isinstance(event, VeenError) else next(answers)
+
+    def _spelled(self, event: object) -> _Sent | VeenError:
+        """The canonical text of an event with its key, or its own refusal."""
+        if isinstance(event, VeenError):
+            return event
+        try:
+            depth_max = canonical_json.DEPTH_MAX + 1
+            return canonical_json.encode(self._keyed(event), depth_max=depth_max)
+        except canonical_json.JsonError as flaw:
+            detail = Detail(pointer=flaw.pointer, reason=flaw.reason)
+            return RecordError(RecordCode.INVALID_EVENT, "the event is refused", details=[detail])
 
     def _keyed(self, event: object) -> object:
         self._count += 1
@@ -153,14 +173,9 @@ class GatewayWay:
             return {**event, "idempotency_key": f"cli-{self._run}-{self._count}"}
         return event
 
-    def _post(self, events: list[object]) -> list[Document | VeenError]:
+    def _post(self, events: list[_Sent]) -> list[Document | VeenError]:
         """Send a batch until the gateway has judged every event or the time is over."""
-        try:
-            depth_max = canonical_json.DEPTH_MAX + 3
-            body = canonical_json.encode({"events": events}, depth_max=depth_max)
-        except canonical_json.JsonError as flaw:
-            refusal = RecordError(RecordCode.INVALID_JSON, str(flaw))
-            return [refusal] * len(events)
+        body = b'{"events":[%s]}' % b",".join(events)
         end = time.monotonic() + self._timeout_s
         while True:
             trouble, pause_s = self._try(body, len(events))

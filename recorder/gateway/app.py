@@ -126,7 +126,11 @@ class GatewayApp:
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         name = None
         if scheme.lower() == "bearer":
-            name = config.tokens.get(sha256(bearer.strip().encode("latin-1")).digest())
+            digest = sha256(bearer.strip().encode("latin-1")).digest()
+            name = config.tokens.get(digest)
+            if digest in config.other_tokens:
+                message = "this token does not record: it is a reader's or an administrator's"
+                raise RecordError(RecordCode.FORBIDDEN, message)
         if name is None:
             raise RecordError(RecordCode.UNAUTHORIZED, "a producer's bearer token is needed")
         held = config.producers.get(name)

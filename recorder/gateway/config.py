@@ -3,6 +3,7 @@
 `gateway/config.json` is published by the author process, {"ver", "serial", "hub_url", "hub_pk",
 "hub_id", "recorder_admin_pk", "streams": [{name, label, event_types, event_bytes_max, reader_key}],
 "producers": [{name, principal, cap_token, streams}], "tokens": [{id, sha256, producer}],
+"other_tokens"?: SHA-256 of the tokens in force that may not record, so that they are told so,
 "retiring"?: producers whose key was rotated and that send what they took, nothing new};
 `secrets/gateway.keys` is {"ver", "producers": {principal: seed}}. Hashes and keys are hex.
 """
@@ -22,7 +23,7 @@ from hub.types import DhKey, HubId, Label, PublicKey
 from hub.wire import readerkey
 from hub.wire.captoken import CapToken
 from hub.wire.readerkey import ReaderKeyRecord
-from recorder.json_fields import Fields, text_of
+from recorder.json_fields import Fields, hex32_of, text_of
 from recorder.streams import StreamConfig, StreamMap
 
 VER: Final = 1
@@ -33,7 +34,7 @@ _KEYS: Final = frozenset(
         "producers", "tokens",
     }
 )  # fmt: skip
-_RETIRING: Final = frozenset({"retiring"})
+_OPTIONAL: Final = frozenset({"other_tokens", "retiring"})
 _STREAM: Final = frozenset({"name", "label", "event_types", "event_bytes_max", "reader_key"})
 _PRODUCER: Final = frozenset({"name", "principal", "cap_token", "streams"})
 _TOKEN: Final = frozenset({"id", "sha256", "producer"})
@@ -67,14 +68,16 @@ class GatewayConfig:
     hub_id: HubId
     map: StreamMap
     targets: dict[str, Target]
+    names: dict[Label, str]  # of all streams, also those that no event type maps to any more
     producers: dict[str, Held]
     tokens: dict[bytes, str]  # SHA-256 of the token -> name of its one producer
+    other_tokens: frozenset[bytes] = frozenset()  # of readers and administrators
     retiring: tuple[Held, ...] = ()
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read `config.json`, or raise a VeenError that says where it is wrong."""
-        fields = Fields(canonical_json.parse(data), "", _KEYS, _RETIRING)
+        fields = Fields(canonical_json.parse(data), "", _KEYS, _OPTIONAL)
         if fields.value("ver") != VER:
             raise WireError("/ver: unknown version of a gateway configuration")
         admin = PublicKey(fields.hex32("recorder_admin_pk"))
@@ -98,10 +101,15 @@ class GatewayConfig:
             hub_id=HubId(fields.hex32("hub_id")),
             map=StreamMap.of(configs),
             targets=targets,
+            names={target.label: name for name, target in targets.items()},
             producers=by_name,
             tokens=dict(
                 _read_token(item, f"/tokens/{index}")
                 for index, item in enumerate(fields.items("tokens"))
+            ),
+            other_tokens=frozenset(
+                hex32_of(item, f"/other_tokens/{index}")
+                for index, item in enumerate(_optional(fields, "other_tokens"))
             ),
             retiring=tuple(
                 _read_producer(item, f"/retiring/{index}")

@@ -17,19 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hub.client import HubClient, OutboxReader
+from hub.client import HubClient, Item, OutboxReader
+from hub.client.keyed import KeyedState
 from hub.client.lane import PENDING_MAX, KeyConflictError, Lane, LaneState, Outcome
 from hub.client.outbox import Entry
 from hub.client.outbox_file import outbox_path
 from hub.crypto.signing import SigningKey
 from hub.errors import VeenError
 from hub.types import ClientId, PublicKey
+from hub.wire.receipt import Receipt
 from recorder.codes import RecordCode, RecordError
 from recorder.deadletters import DeadLetters
 from recorder.gateway.config import GatewayConfig, Held
-from recorder.gateway.intake import Judged, judge, read_request
+from recorder.gateway.intake import judge, read_event, read_request
 from recorder.gateway.rate import Bucket
-from recorder.gateway.reply import PENDING, Reply, error_result, refusal_of
+from recorder.gateway.reply import PENDING, Reply, Result, error_result, refusal_of
 from recorder.recorded import Recorded
 
 logger = logging.getLogger("gateway")
@@ -102,10 +104,19 @@ class Jobs:
 class _Line:
     """One judged event on its way into the outbox."""
 
-    judged: Judged
+    item: Item
     reply: Reply
     index: int
     is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key that was used before, and under which of the producer's keys."""
+
+    principal: PublicKey
+    state: KeyedState
+    is_own: bool
 
 
 class Desk:
@@ -220,41 +231,58 @@ class Desk:
         config, held = self._config, self._held
         now_ms = time.time_ns() // 1_000_000
         state = lane.state()
-        taken = {line.judged.item.key for line in lines}
+        taken = {line.item.key for line in lines}
         for index, found in enumerate(events):
             prefix = f"/events/{index}" if is_batch else ""
+            known = None
             try:
-                judged = judge(found, prefix=prefix, config=config, held=held, now_ms=now_ms)
-                key = judged.item.key
-                is_new = key is None or (key not in taken and lane.producer.keyed(key) is None)
-                if is_new and key is not None and self._is_elder(judged, job.reply, index):
+                asked = read_event(found, prefix=prefix, held=held, now_ms=now_ms)
+                key = asked.key
+                if key is not None and key not in taken:
+                    known = self._known(lane, key)
+                if known is not None and (again := self._again(known, asked.content)) is not None:
+                    job.reply.set(index, again)
                     continue
+                item = judge(asked, prefix=prefix, config=config, held=held)
+                is_new = known is None and (key is None or key not in taken)
                 if is_new:
                     self._check_room(state, len(lines), has_key=key is not None)
                     taken.add(key)
             except RecordError as refusal:
+                if known is not None:  # It was taken when the streams were others, and waits.
+                    job.reply.set(index, error_result(PENDING, is_pending=True))
+                    continue
                 self.refused += 1
                 job.reply.set(index, error_result(refusal))
                 continue
-            lines.append(_Line(judged, job.reply, index, is_new))
+            lines.append(_Line(item, job.reply, index, is_new))
 
-    def _is_elder(self, judged: Judged, reply: Reply, index: int) -> bool:
-        """Answer an event that the producer recorded with an earlier key of its own."""
-        key = judged.item.key
-        assert key is not None
+    def _known(self, lane: Lane, key: str) -> _Known | None:
+        """What was recorded under a key, also with an earlier key of the producer's own."""
+        state = lane.producer.keyed(key)
+        if state is not None:
+            return _Known(self._held.principal, state, is_own=True)
         for principal, elder in self._elders.items():
             state = elder.find([key]).get(key)
-            if state is None:
-                continue
-            if not state.is_about(judged.item.content):
-                reply.set(index, error_result(_conflict()))
-            elif state.receipt is None:
-                reply.set(index, error_result(PENDING, is_pending=True))
-            else:
-                found = Recorded(stream=judged.stream, principal=principal, receipt=state.receipt)
-                reply.recorded(index, found, is_new=False)
-            return True
-        return False
+            if state is not None:
+                return _Known(principal, state, is_own=False)
+        return None
+
+    def _again(self, known: _Known, content: bytes) -> Result | None:
+        """The answer that the key got first, whatever streams there are now.
+
+        None where its event waits in this desk's lane: whoever asks again waits with it.
+        """
+        if not known.state.is_about(content):
+            return error_result(_conflict())
+        if known.state.receipt is not None:
+            return 200, self._recorded(known.principal, known.state.receipt).to_json()
+        return None if known.is_own else error_result(PENDING, is_pending=True)
+
+    def _recorded(self, principal: PublicKey, receipt: Receipt) -> Recorded:
+        """With the name of the stream that the receipt is of: an event type may have moved on."""
+        name = self._config.names.get(receipt.label, receipt.label.hex())
+        return Recorded(stream=name, principal=principal, receipt=receipt)
 
     def _check_room(self, state: LaneState, ahead: int, *, has_key: bool) -> None:
         if state.trouble is not None and not has_key:
@@ -268,7 +296,7 @@ class Desk:
 
     def _place(self, lane: Lane, lines: list[_Line]) -> None:
         try:
-            lane.place([line.judged.item for line in lines], [self._ticket(one) for one in lines])
+            lane.place([line.item for line in lines], [self._ticket(one) for one in lines])
         except VeenError as flaw:
             logger.warning("outbox.refused producer=%s code=%s", self._held.name, flaw.code)
             for line in lines:
@@ -283,7 +311,7 @@ class Desk:
             elif isinstance(outcome, VeenError):
                 line.reply.set(line.index, error_result(refusal_of(outcome)))
             else:
-                found = Recorded(stream=line.judged.stream, principal=principal, receipt=outcome)
+                found = self._recorded(principal, outcome)
                 line.reply.recorded(line.index, found, is_new=line.is_new)
 
         return answered
@@ -292,8 +320,7 @@ class Desk:
         """An event that was pending and is refused for good is kept, not dropped."""
         assert self._lane is not None
         draft = self._lane.producer.draft(entry)
-        names = {target.label: name for name, target in self._config.targets.items()}
-        stream = names.get(draft.label, draft.label.hex())
+        stream = self._config.names.get(draft.label, draft.label.hex())
         self._letters.add(stream=stream, body=draft.body, key=None, refusal=refusal)
         logger.error("event.refused producer=%s code=%s", self._held.name, refusal.code)
 

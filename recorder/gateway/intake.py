@@ -11,7 +11,15 @@ from hub.client import Item
 from hub.client.draft import Draft
 from hub.wire.payload import PayloadHeader
 from recorder.codes import Detail, RecordCode, RecordError
-from recorder.event import SCHEMA, check_size, content_of, read_incoming, stored_key
+from recorder.event import (
+    SCHEMA,
+    Incoming,
+    check_size,
+    content_of,
+    read_incoming,
+    stored_key,
+)
+from recorder.gateway import deep
 from recorder.gateway.config import GatewayConfig, Held
 
 EVENTS_MAX: Final = 1000
@@ -23,13 +31,9 @@ _HEADER: Final = PayloadHeader(schema=SCHEMA)
 def read_request(body: bytes) -> tuple[list[object], bool]:
     """The events of a request, unjudged, and whether it is a batch; raises for the whole."""
     try:
-        found = canonical_json.parse_marked(body, depth_max=_DEPTH_MAX)
+        found = _parsed(body)
     except JsonError as flaw:
-        if flaw.is_syntax:
-            raise RecordError(RecordCode.INVALID_JSON, flaw.reason) from flaw
-        deep = Detail(pointer=flaw.pointer, reason=flaw.reason)
-        message = "the event is refused"
-        raise RecordError(RecordCode.INVALID_EVENT, message, details=[deep]) from flaw
+        raise RecordError(RecordCode.INVALID_JSON, flaw.reason) from flaw
     if not isinstance(found, dict) or "events" not in found:
         return [found], False
     more = sorted(found.keys() - {"events"})
@@ -47,28 +51,43 @@ def read_request(body: bytes) -> tuple[list[object], bool]:
     return events, True
 
 
+def _parsed(body: bytes) -> object:
+    try:
+        return canonical_json.parse_marked(body, depth_max=_DEPTH_MAX)
+    except JsonError as flaw:
+        if flaw.is_syntax:
+            raise
+    return canonical_json.parse_marked(deep.cut(body.decode(), _DEPTH_MAX), depth_max=_DEPTH_MAX)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """An event that may be recorded."""
+class Asked:
+    """An event that is well formed, whatever streams there are now."""
 
-    stream: str
-    item: Item
+    incoming: Incoming
+    key: str | None  # as the outbox keeps it
+    content: bytes
 
 
-def judge(found: object, *, prefix: str, config: GatewayConfig, held: Held, now_ms: int) -> Judged:
-    """One event of a producer, or the RecordError that says why not."""
+def read_event(found: object, *, prefix: str, held: Held, now_ms: int) -> Asked:
+    """One event of a producer, or invalid_event with every flaw."""
     incoming = read_incoming(found, now_ms=now_ms, default_origin=held.name, prefix=prefix)
-    stream = config.map.route(
-        incoming.event.event_type, asked=incoming.stream, allowed=held.streams, prefix=prefix
-    )
-    body = incoming.event.encode()
-    check_size(body, stream.event_bytes_max)
-    target = config.targets[stream.name]
-    draft = Draft(label=target.label, reader_pk=target.reader_pk, header=_HEADER, body=body)
     key = incoming.idempotency_key
-    item = Item(
-        draft=draft,
+    return Asked(
+        incoming=incoming,
         key=None if key is None else stored_key(key),
         content=b"" if key is None else content_of(found),
     )
-    return Judged(stream=stream.name, item=item)
+
+
+def judge(asked: Asked, *, prefix: str, config: GatewayConfig, held: Held) -> Item:
+    """The event on its way to where its type goes now, or the RecordError that says why nowhere."""
+    event = asked.incoming.event
+    stream = config.map.route(
+        event.event_type, asked=asked.incoming.stream, allowed=held.streams, prefix=prefix
+    )
+    body = event.encode()
+    check_size(body, stream.event_bytes_max, prefix=prefix)
+    target = config.targets[stream.name]
+    draft = Draft(label=target.label, reader_pk=target.reader_pk, header=_HEADER, body=body)
+    return Item(draft=draft, key=asked.key, content=asked.content)

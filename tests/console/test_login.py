@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,8 @@ from django.utils import timezone
 
 from console import services
 from console.models import LoginFailure
+from recorder.models import AuthoredEvent
+from recorder.streams import CHANGES
 from tests.console.conftest import PASSWORD
 
 
@@ -41,6 +44,22 @@ def test_after_five_failures_even_the_right_password_must_wait(visitor: Client) 
     assert answer.status_code == 429
     assert 0 < int(answer["Retry-After"]) <= 15 * 60 + 1
     assert b"Too many failed attempts" in answer.content
+
+
+@pytest.mark.usefixtures("olga")
+def test_a_lockout_is_recorded_once_and_tells_no_name_that_is_no_account(visitor: Client) -> None:
+    for _ in range(8):
+        attempt(visitor, "wrong")
+    [event] = AuthoredEvent.objects.all()
+    assert (event.stream, event.event_type, event.subject_id) == (CHANGES, "login.locked", "olga")
+    told = json.loads(event.payload_text)
+    assert (told["address"], told["is_account"]) == ("127.0.0.1", True)
+    assert 0 < told["wait_s"] <= 15 * 60 + 1
+    for _ in range(8):
+        attempt(visitor, "x", name="my-secret-password", address="10.9.8.7")
+    [_, stranger] = AuthoredEvent.objects.order_by("created_at")
+    assert stranger.subject_id == ""
+    assert "my-secret-password" not in str(AuthoredEvent.objects.values())
 
 
 @pytest.mark.usefixtures("olga")

@@ -11,6 +11,7 @@ from hub.crypto.signing import SigningKey
 from hub.errors import ErrorCode, VeenError
 from hub.types import Label
 from recorder.connection import CONNECTION_BYTES_MAX, Connection, ProducerKey
+from recorder.streams import EVENT_BYTES_LIMIT
 from tests.support.connections import ADMIN, HTTP, IAM, Cast
 
 HUB = SigningKey(b"a hub that nobody needs to start")
@@ -56,6 +57,15 @@ def test_the_keys_are_those_of_the_contract() -> None:
     assert list(found["streams"][0]) == ["name", "label", "event_types", "reader_key"]
 
 
+def test_a_size_bound_stands_beside_its_stream_and_files_of_before_have_none() -> None:
+    entry = replace(CAST.entry(HTTP), event_bytes_max=100)
+    bound = CAST.connection(streams=(entry, CAST.entry(IAM)))
+    rows = json.loads(bound.render())["streams"]
+    assert [one.get("event_bytes_max") for one in rows] == [100, None]
+    assert Connection.parse(bound.render()) == bound
+    assert bound.streams[1].event_bytes_max == EVENT_BYTES_LIMIT
+
+
 def test_the_seed_is_not_printed() -> None:
     connection = CAST.connection()
     assert CAST.key.seed.hex() not in repr(connection)
@@ -86,6 +96,9 @@ def test_each_event_type_finds_its_stream() -> None:
         ({"streams__0__event_types": ["a b"]}, "event_type"),
         ({"streams__0__event_types": [1]}, "/streams/0/event_types/0"),
         ({"streams__0__colour": 1}, "/streams/0/colour"),
+        ({"streams__0__event_bytes_max": 0}, "/streams/0/event_bytes_max"),
+        ({"streams__0__event_bytes_max": EVENT_BYTES_LIMIT + 1}, "/streams/0/event_bytes_max"),
+        ({"streams__0__event_bytes_max": "1"}, "/streams/0/event_bytes_max"),
         ({"streams__1__name": HTTP}, "/streams/1"),
         ({"streams__1__event_types": ["http.error"]}, "/streams/1"),
         ({"producer__key": None}, "/producer"),

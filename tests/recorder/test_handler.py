@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from hub.client import lane
+from recorder import sdk
 from recorder.handler import RecorderHandler, plain
 from recorder.sdk import Recorder
 from tests.recorder.conftest import MakeCast
@@ -122,11 +124,29 @@ def test_a_line_that_cannot_be_recorded_does_not_stop_the_program(
 def test_the_recorders_own_lines_are_not_recorded(
     handler: RecorderHandler, cast: Cast, hub: LiveHub
 ) -> None:
-    for name in ("recorder.sdk", "hub.client.lane", "hub", "recorder"):
-        handler.handle(logging.makeLogRecord({"name": name, "msg": "loop"}))
-    handler.handle(logging.makeLogRecord({"name": "hubble", "msg": "kept"}))
+    for name, module in (("recorder.sdk", sdk), ("hub.client.lane", lane)):
+        line = {"name": name, "msg": "loop", "pathname": module.__file__}
+        handler.handle(logging.makeLogRecord(line))
+    for name in ("hubble", "hub.doors", "recorder"):  # a program's own
+        handler.handle(logging.makeLogRecord({"name": name, "msg": name, "pathname": __file__}))
     assert handler.recorder.flush(WAIT_S)
-    assert [one["message"] for one in payloads(cast, hub.url)] == ["kept"]
+    kept = [one["message"] for one in payloads(cast, hub.url)]
+    assert kept == ["hubble", "hub.doors", "recorder"]
+
+
+def test_what_is_logged_while_a_line_is_recorded_calls_for_no_line(
+    handler: RecorderHandler, cast: Cast, hub: LiveHub
+) -> None:
+    class Chatty:
+        def __str__(self) -> str:
+            handler.handle(logging.makeLogRecord({"name": "n", "msg": "inside"}))
+            return "outside"
+
+    line = {"name": "n", "msg": "%s", "args": (Chatty(),)}
+    handler.handle(logging.makeLogRecord(line))
+    handler.handle(logging.makeLogRecord({"name": "n", "msg": "next"}))
+    assert handler.recorder.flush(WAIT_S)
+    assert [one["message"] for one in payloads(cast, hub.url)] == ["outside", "next"]
 
 
 def test_it_is_configured_like_any_handler_and_shares_a_recorder(

@@ -387,6 +387,33 @@ def test_the_async_recorder_records_and_waits(hub: LiveHub, cast: Cast, tmp_path
     assert subjects(cast, hub.url)[0] == "first"
 
 
+def test_the_async_recorder_takes_what_the_other_one_takes(
+    hub: LiveHub, cast: Cast, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    event: dict[str, object] = {"event_type": "http.request", "subject_id": "json"}
+
+    async def work() -> list[str]:
+        file = cast.write(tmp_path)
+        async with AsyncRecorder(file, tmp_path / "spool", token_file=token) as recorder:
+            await recorder.record_json(event)
+            first = recorder.submit_json({**event, "idempotency_key": "k"})
+            second = recorder.submit(
+                event_type="http.request", subject_id="json", idempotency_key="k"
+            )
+            found = await asyncio.wait_for(asyncio.gather(first, second), WAIT_S)
+            with pytest.raises(RecordError):
+                recorder.submit_json({"event_type": "http.request"})
+            return [one.receipt_id for one in found]
+
+    first, second = asyncio.run(work())
+    assert first == second
+    assert subjects(cast, hub.url) == ["json", "json"]
+    public = {name for name in vars(Recorder) if not name.startswith("_")}
+    assert public - set(dir(AsyncRecorder)) == {"after_fork", "reload"}
+
+
 def test_a_hub_with_another_key_is_not_believed(
     hub: LiveHub, make_cast: MakeCast, tmp_path: Path
 ) -> None:

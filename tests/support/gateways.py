@@ -37,6 +37,7 @@ class Publisher:
     serial: int = 0
     event_bytes_max: int = 65_536
     more_tokens: list[dict[str, str]] = field(default_factory=list)
+    other_tokens: list[str] = field(default_factory=list)
 
     def publish(
         self, *casts: Cast, without_tokens: Sequence[str] = (), retiring: Sequence[Cast] = ()
@@ -68,6 +69,9 @@ class Publisher:
             ]
             + self.more_tokens,
         }
+        if self.other_tokens:
+            others = [sha256(one.encode()).hexdigest() for one in self.other_tokens]
+            config["other_tokens"] = others
         if retiring:
             config["retiring"] = [self._producer(cast) for cast in retiring]
         self._write("gateway/config.json", config)

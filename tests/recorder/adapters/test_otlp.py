@@ -132,14 +132,40 @@ def test_both_encodings_give_the_same_event(encoding: str) -> None:
     [
         [], 1, {"resourceLogs": {}}, {"resourceLogs": [1]},
         {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"traceId": "x"}]}]}]},
-        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"other": 1}}]}]}]},
-        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"attributes": [{"v": 1}]}]}]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"boolValue": "false"}}]}]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"intValue": 1.5}}]}]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": 1}}]}]}]},
+        {"resourceLogs": [{"scopeLogs": [
+            {"logRecords": [{"body": {"stringValue": "a", "intValue": 1}}]}
+        ]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"severityText": 1}]}]}]},
         {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": "soon"}]}]}]},
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused(found: object) -> None:
     with pytest.raises(OtlpError):
         read_json(json.dumps(found).encode())
+
+
+def test_what_a_newer_sender_adds_is_ignored_and_null_is_absence() -> None:
+    record = {
+        "timeUnixNano": None, "traceId": None, "spanId": None, "severityText": None,
+        "eventName": None, "severityNumber": None, "newField": {"a": 1},
+        "body": {"stringValue": "kept", "newKind": 1},
+        "attributes": [
+            {"key": "new", "value": {"newKind": {"a": 1}}}, {"key": "none", "value": None},
+            {"key": "null", "value": {"stringValue": None}}, {"newPart": 1},
+            {"key": "n", "value": {"intValue": 3.0}, "newPart": 1},
+        ],
+    }  # fmt: skip
+    scope = {"scope": {"name": None}, "logRecords": [record], "schemaUrl": "x"}
+    (line,) = read_json(json.dumps({"resourceLogs": [{"scopeLogs": [scope]}], "b": 1}).encode())
+    event = line.event(event_type="otlp.log")
+    assert event["payload"] == {
+        "attributes": {"new": None, "none": None, "null": None, "": None, "n": 3},
+        "body": "kept",
+    }
+    assert event["origin"] == ""
 
 
 def test_broken_bytes_and_endless_nesting_are_refused() -> None:

@@ -176,6 +176,30 @@ def test_an_act_about_nothing_is_not_found(operator: Client) -> None:
     assert operator.get(f"{ASK}/token.revoke/", {"on": "no-uuid"}).status_code == 404
 
 
+def test_a_stream_is_created_and_changed_with_its_class_and_retention(operator: Client) -> None:
+    page = operator.get(f"{ASK}/stream.create/")
+    assertContains(page, "Label class")
+    given = {
+        "name": "record/app/new", "label_class": "audit", "sensitivity": "high",
+        "event_bytes_max": "500", "retention_hint": "400000000", "event_types": "a.b",
+    }  # fmt: skip
+    operator.post(f"{ASK}/stream.create/", CONFIRMED | given)
+    assert Act.objects.get().args == {
+        "name": "record/app/new", "class": "audit", "sensitivity": "high",
+        "event_bytes_max": 500, "retention_hint": 400_000_000, "event_types": ["a.b"],
+    }  # fmt: skip
+    stream()
+    change = {"on": "record/app/shop", "label_class": "audit", "once": "n2"}
+    operator.post(f"{ASK}/stream.class/", CONFIRMED | change)
+    [act] = Act.objects.filter(verb="stream.class")
+    assert act.args == {"stream": "record/app/shop", "class": "audit"}
+    refused = operator.post(
+        f"{ASK}/stream.create/", CONFIRMED | given | {"label_class": "A B", "once": "n3"}
+    )
+    assertContains(refused, "class is not")
+    assert Act.objects.count() == 2
+
+
 def test_a_refusal_of_the_verb_stands_on_the_page(operator: Client) -> None:
     answer = operator.get(f"{ASK}/stream.rotate_key/", {"on": "record/app/none"})
     assertContains(answer, "there is no stream record/app/none")

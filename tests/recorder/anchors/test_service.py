@@ -71,6 +71,7 @@ def test_a_failure_is_kept_told_and_tried_again(place: Path) -> None:
     service.anchor_manifest(TWO, backends=[backend])
     (finding,) = Finding.objects.all()  # one for the backend, not one for each manifest
     assert (finding.code, finding.object) == (str(ErrorCode.STORE), "anchor file")
+    assert finding.severity == Finding.Severity.WARNING
     assert TWO.hex() in finding.detail
     service.retry_anchors(backends=[backend])
     assert set(Anchor.objects.values_list("tries", flat=True)) == {2}
@@ -91,6 +92,19 @@ def test_a_stop_between_anchor_and_row_is_finished_by_the_next_try(
     assert len(AnchorFile(settings.VEEN_ANCHOR_FILE).read().lines) == 1
 
 
+class Forgetful(AnchorFile):
+    """Writes an anchor that it does not find again."""
+
+    def verify(self, ref: AnchorRef, manifest_id: ManifestId) -> Anchored:
+        raise StoreError(f"{manifest_id.hex()} is not there: {ref.backend}", ErrorCode.DAMAGE)
+
+
+def test_an_anchor_that_is_written_and_does_not_verify_is_critical(place: Path) -> None:
+    (row,) = service.anchor_manifest(ONE, backends=[Forgetful(place / "b")])
+    assert row.anchored_at is None
+    assert Finding.objects.get().severity == Finding.Severity.CRITICAL
+
+
 def test_an_anchor_that_no_longer_stands_becomes_a_finding(settings: Settings) -> None:
     service.anchor_manifest(ONE)
     service.anchor_manifest(TWO)
@@ -100,7 +114,9 @@ def test_an_anchor_that_no_longer_stands_becomes_a_finding(settings: Settings) -
     (verdict,) = service.verify_anchors(TWO)
     assert verdict.refusal is not None
     assert "was cut" in verdict.refusal.detail
-    assert Finding.objects.get().object == f"anchor file {TWO.hex()[:16]}"
+    finding = Finding.objects.get()
+    assert finding.object == f"anchor file {TWO.hex()[:16]}"
+    assert finding.severity == Finding.Severity.CRITICAL
 
 
 @pytest.fixture
@@ -173,3 +189,14 @@ def test_the_command_anchors_in_the_bundle_and_without_one(hub: LiveHub, place: 
     code, told = veen(place, hub, "verify")
     assert (code, told["valid"]) == (7, False)
     assert veen(place, hub, "publish", "--manifest", "ab" * 32)[0] == 4
+
+
+def test_without_a_database_the_command_says_what_makes_one(tmp_path: Path) -> None:
+    for words in (["list"], ["verify"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "config.cli", "hub", "anchor", *words],
+            cwd=ROOT, env=environment_of(tmp_path), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 9, done.stderr
+        assert "`veen up` makes it" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 from pytest_django import Settings as DjangoSettings
 
+from hub.errors import StoreError
+from hub.models import Finding
 from hub.wire.manifest import Manifest
 from hub.wire.msg import Msg
 from hub.wire.proof import MmrProof
 from hub.wire.receipt import Receipt
 from recorder.event import format_time
+from recorder.lake.reader import open_snapshot
 from recorder.models import AuthoredEvent
 from tests.support.web_bundle import LaunchedIngest, WebBundle, bearer, token
 
@@ -271,3 +277,55 @@ def test_an_administrator_who_reads_is_recorded_and_a_reader_is_not(
     assert (row.stream, row.event_type) == ("record/infrastructure/changes", "stream.replayed")
     assert row.subject_id == "token:ops"
     assert json.loads(row.payload_text)["to_seq"] == 1
+
+
+def test_a_row_that_is_not_of_its_receipt_cuts_the_answer_and_is_a_finding(
+    web: Client, bundle: WebBundle, name: str, reader: str
+) -> None:
+    bundle.record(name, 3)
+    replay(web, reader, stream=name)
+    path = rows_of(bundle, name)
+    table = pq.read_table(path, partitioning=None)
+    leaves = pa.array([bytes(32)] * table.num_rows, table.schema.field("leaf_hash").type)
+    place = table.schema.get_field_index("leaf_hash")
+    pq.write_table(table.set_column(place, table.schema.field(place), leaves), path)
+    refused(web, reader, 500, stream=name)
+    finding = Finding.objects.get()
+    assert (finding.code, finding.severity) == ("S.DAMAGE", "critical")
+    assert finding.object == f"replay of {name}"
+    assert "not of the receipt" in finding.detail
+
+
+def test_a_lake_file_that_is_gone_is_a_finding(
+    web: Client, bundle: WebBundle, name: str, reader: str
+) -> None:
+    bundle.record(name, 3)
+    replay(web, reader, stream=name)
+    rows_of(bundle, name).unlink()
+    refused(web, reader, 500, stream=name)
+    assert "is missing" in Finding.objects.get().detail
+
+
+def test_what_fails_behind_the_first_piece_is_a_finding_too(
+    web: Client, bundle: WebBundle, name: str
+) -> None:
+    later = f"{name}-z"
+    for one, count in ((name, 300), (later, 3)):
+        bundle.stream(one)
+        bundle.record(one, count)
+    reader = token("reader", streams=(name, later))
+    replay(web, reader, stream=[name, later])
+    rows_of(bundle, later).unlink()
+    answer = web.get("/api/record/replay", {"stream": [name, later]}, headers=bearer(reader))
+    assert answer.status_code == 200
+    with pytest.raises(StoreError):
+        list(answer.streaming_content)  # type: ignore[attr-defined]
+    assert Finding.objects.get().object == f"replay of {name}, {later}"
+
+
+def rows_of(bundle: WebBundle, name: str) -> Path:
+    """The one file of rows that a replay reads."""
+    snapshot = open_snapshot(bundle.lake, bundle.streams[name].label)
+    assert snapshot is not None
+    [segment] = snapshot.manifest.segments
+    return snapshot.folder.path(segment.rows)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.web_bundle import WebBundle, token
@@ -79,3 +80,15 @@ def test_a_closed_stream_is_refused_with_its_code(bundle: WebBundle, options: li
     done = veen("record/app/other", "--hub-pk", bundle.hub_pk.hex(), *options)
     assert done.returncode == 4
     assert "forbidden_stream" in done.stderr
+
+
+def test_a_lake_that_is_behind_ends_the_stream_with_a_line_that_says_so(
+    bundle: WebBundle, name: str, options: list[str], settings: Settings
+) -> None:
+    settings.VEEN_LAKE_LAUNCHER = "recorder.lake_launcher.NoLauncher"
+    bundle.record(name, 1)
+    pinned = ("--hub-pk", bundle.hub_pk.hex(), "--timeout", "0.1", "--json")
+    done = veen(name, *pinned, *options)
+    assert done.returncode == 9, done.stderr
+    assert json.loads(done.stdout)["error"]["code"] == "lake_behind"
+    assert "wait longer" in done.stderr

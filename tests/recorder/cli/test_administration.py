@@ -215,12 +215,14 @@ def test_tokens_are_for_gateway_held_producers_and_readers_and_administrators(
     assert shell.post(text, placed, patience_s=10) == 201
     assert shell.read(orders)[-1].subject_id == "dave"
     admin = keystore.read_private(shell.up.state.secret("admin.token")).decode().strip()
-    assert shell.post(admin, placed) == 401
+    assert shell.post(admin, placed) == 403
     shown = shell.json("token", "create", "--role", "reader", "auditor", "--stream", orders)
     assert shown["token"].startswith("veen-")
+    assert shell.post(shown["token"], placed) == 403
     names = {one["name"] for one in shell.json("token", "list")["tokens"]}
     assert {"till", "auditor", "state-directory"} <= names
     shell.json("token", "revoke", "auditor")
+    assert shell.post(shown["token"], placed) == 401
     assert "auditor" not in {one["name"] for one in shell.json("token", "list")["tokens"]}
     kinds = [one["role"] for one in shell.changes("token.created")]
     assert kinds == ["producer", "reader"]

@@ -67,6 +67,7 @@ def test_what_was_published_is_read(published: Path) -> None:
         ({"producers__0__streams": [1]}, ErrorCode.FORMAT),
         ({"tokens__0__sha256": "00"}, ErrorCode.FORMAT),
         ({"tokens": None}, ErrorCode.FORMAT),
+        ({"other_tokens": ["00"]}, ErrorCode.FORMAT),
     ],
 )
 def test_a_wrong_configuration_is_refused(

@@ -114,6 +114,8 @@ def test_a_batch_is_answered_item_by_item(door: Door) -> None:
     assert results[2]["details"] == [{"pointer": "/events/2/colour", "reason": "unknown key"}]
     assert results[4]["details"][0]["pointer"] == "/events/4"
     assert results[6]["details"][0]["pointer"] == "/events/6/stream"
+    assert results[7]["details"][0]["pointer"] == "/events/7/event_type"
+    assert results[8]["details"][0]["pointer"] == "/events/8/payload"
     assert door.subjects() == ["0", "3"]
     assert door.subjects(1) == ["5"]
 
@@ -139,6 +141,31 @@ def test_flawed_json_inside_an_event_is_that_events_alone(door: Door) -> None:
     assert places[:4] == ["/events/0/payload/k", "/events/1/subject_id", "/events/2/payload", None]
     assert places[4].startswith("/events/4/payload/0/0")
     assert door.subjects() == ["d"]
+
+
+@pytest.mark.parametrize("depth", [65, 253, 254, 600, 100_000])
+def test_an_event_of_a_batch_that_nests_too_deep_is_refused_by_itself(
+    door: Door, depth: int
+) -> None:
+    deep = b'{"a":' * (depth // 2) + b"[" * (depth - depth // 2) + b'"]}\\""'
+    deep += b"]" * (depth - depth // 2) + b"}" * (depth // 2)
+    good = b'{"event_type":"http.error","subject_id":"%d"}'
+    bad = b'{"event_type":"http.error","subject_id":"e","payload":' + deep + b"}"
+    reply = door.post(b'{"events": [' + good % 0 + b"," + bad + b"," + good % 2 + b"]}")
+    assert reply.status == 200
+    codes = [one.get("error_code") for one in reply.body["results"]]
+    assert codes == [None, "invalid_event", None]
+    assert reply.body["results"][1]["details"][0]["pointer"].startswith("/events/1/payload/a/a")
+    assert door.subjects() == ["0", "2"]
+
+
+@pytest.mark.parametrize("inside", [b"[1 2]", b'{"a"}', b"[}", b'"', b"]", b"[", b"nul"])
+def test_what_is_no_json_is_refused_as_a_whole_however_deep_it_is(
+    shut_door: Door, inside: bytes
+) -> None:
+    good = b'{"event_type":"http.error","subject_id":"a"}'
+    reply = shut_door.post(b'{"events": [' + good + b"," + b"[" * 700 + inside + b"]" * 700 + b"]}")
+    assert (reply.status, reply.code) == (400, "invalid_json")
 
 
 @pytest.mark.parametrize("depth", [65, 255, 100_000])
@@ -223,6 +250,20 @@ def test_who_has_no_token_is_told_so_and_nothing_else(shut_door: Door) -> None:
         )
         assert (reply.status, reply.code) == (401, "unauthorized")
         assert reply.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_token_of_another_role_is_forbidden_and_not_unknown(
+    hub: LiveHub, make_cast: MakeCast, tmp_path: Path
+) -> None:
+    publisher = Publisher(tmp_path, other_tokens=["an-administrators"])
+    cast = make_cast(hub)
+    publisher.publish(cast)
+    with gateways.running(tmp_path) as gateway:
+        reply = gateway.post(event(), token="an-administrators")
+        assert (reply.status, reply.code) == (403, "forbidden")
+        publisher.other_tokens.clear()
+        publisher.publish(cast)
+        assert gateway.post(event(), token="an-administrators").code == "unauthorized"
 
 
 def test_other_media_methods_routes_and_sizes_are_refused_as_json(shut_door: Door) -> None:
