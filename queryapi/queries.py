@@ -24,6 +24,7 @@ from recorder.event import format_time
 from recorder.models import AuthoredEvent
 
 RETRY_AFTER_S: Final = 1
+_KINDS: Final[tuple[type[Execution | Replay], ...]] = (Execution, Replay)
 
 
 def find(caller: Caller, result_id: str) -> Execution:
@@ -166,25 +167,45 @@ def replay_of(replay: Replay) -> dict[str, Value]:
 # -- for the worker
 
 
-def waiting() -> QuerySet[Execution]:
-    """Executions that nobody has taken, oldest first."""
-    return Execution.objects.filter(state=State.PENDING).order_by("created_at", "result_id")
+def left_behind(now: datetime, most: int) -> list[Execution | Replay]:
+    """Rows whose worker is gone, or whose digest waits for its RECEIPT, oldest first."""
+    return [
+        row
+        for kind in _KINDS
+        for row in kind.objects.filter(state=State.RUNNING, held_until__lt=now).order_by(
+            "created_at"
+        )[:most]
+    ]
 
 
-def left_behind(now: datetime) -> QuerySet[Execution]:
-    """Executions whose worker is gone, or whose digest waits for its RECEIPT."""
-    return Execution.objects.filter(state=State.RUNNING, held_until__lt=now).order_by("created_at")
+def waiting_principals() -> set[str]:
+    """Whoever has queries or replays that nobody has taken."""
+    return {
+        who
+        for kind in _KINDS
+        for who in kind.objects.filter(state=State.PENDING)
+        .order_by()
+        .values_list("principal_id", flat=True)
+        .distinct()
+    }
 
 
-def waiting_replays(now: datetime) -> QuerySet[Replay]:
-    """Replays that nobody has taken, or whose worker is gone."""
-    left = Q(state=State.RUNNING, held_until__lt=now)
-    return Replay.objects.filter(Q(state=State.PENDING) | left).order_by("created_at")
+def waiting_of(principal_id: str, most: int) -> list[Execution | Replay]:
+    """What nobody has taken of a principal's, oldest first."""
+    rows: list[Execution | Replay] = [
+        row
+        for kind in _KINDS
+        for row in kind.objects.filter(principal_id=principal_id, state=State.PENDING).order_by(
+            "created_at", "pk"
+        )[:most]
+    ]
+    return sorted(rows, key=lambda row: row.created_at)[:most]
 
 
 def running_of(principal_id: str) -> int:
-    """How many of a principal's queries run."""
-    return Execution.objects.filter(principal_id=principal_id, state=State.RUNNING).count()
+    """How many queries and replays of a principal run."""
+    mine = {"principal_id": principal_id, "state": State.RUNNING}
+    return sum(kind.objects.filter(**mine).count() for kind in _KINDS)
 
 
 def expired(before: datetime) -> QuerySet[Execution]:
