@@ -294,6 +294,7 @@ def complete_replay(
         ):
             return False
         events.record_replayed(replay, facts)
+        events.record_access(replay, read_recorded(replay.descriptor.encode()), digest)
     return True
 
 

@@ -1,4 +1,4 @@
-"""What a damaged lake is to a query: evidence that failed, or else a failure that names the file.
+"""What a damaged lake is to a query: evidence that failed, or a failure with a file [query].
 
 Readers of lake files raise S.DAMAGE through `broken`. Bytes that decode to nonsense spoil whoever
 computes with them in ways nobody can list; so a fault of no known kind is the lake's if one of its
