@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from config.settings_file import Settings
 from config.spark_driver import SparkDriver
 from config.up_state import StateDir
 from hub import canonical_json
-from hub.errors import ErrorCode, VeenError
+from hub.errors import ErrorCode, StoreError, VeenError
 from hub.models import Finding
 from hub.services import note_finding
 from hub.wire.receipt import Receipt
@@ -35,6 +35,7 @@ from spark_jobs.reopen import may_open_more, reopen
 from spark_jobs.sources import OpenLog
 
 LOCK_WAIT_S: Final = 30.0
+LOCK_SLICE_S: Final = 2.0  # of a query, which may be cancelled meanwhile
 # A flaw of the log or of the lake; anything else passes, or is somebody's running work.
 EVIDENCE: Final = frozenset({
     ErrorCode.DAMAGE, ErrorCode.EQUIVOCATION, ErrorCode.FORMAT, ErrorCode.PROOF, ErrorCode.SIG,
@@ -42,6 +43,14 @@ EVIDENCE: Final = frozenset({
 })  # fmt: skip
 
 logger = logging.getLogger(__name__)
+
+
+class LakeDamageError(StoreError):
+    """A stream's lake has files that are not what was written, so nothing can be added to it."""
+
+    def __init__(self, stream: str, detail: str) -> None:
+        super().__init__(detail, ErrorCode.DAMAGE)
+        self.stream = stream
 
 
 class LakeWork:
@@ -69,7 +78,8 @@ class LakeWork:
             due = list(self._due(around))
             count = 0
             if due:
-                count = sum(one.events for one in self._ingest(around, due))
+                done = self._ingest(around, due).values()
+                count = sum(one.events for one in done if isinstance(one, IngestResult))
             for stream in due:
                 self._reopen(around, stream)
                 self.settle_owed(around.place(stream).folder)
@@ -95,6 +105,8 @@ class LakeWork:
         head = log.head(label_of(stream))
         if head is not None and Receipt.decode(head).stream_seq > manifest.upto_seq:
             return True
+        if head is not None and log.first_held(label_of(stream)) > manifest.first_seq:
+            return True  # Retention goes on where nothing is sent any more.
         if manifest.owed:
             return True
         if stream.name not in streams.HOUSEKEEPING and any(
@@ -106,18 +118,16 @@ class LakeWork:
 
     def _ingest(
         self, around: Surroundings, due: Iterable[Stream], wait_s: float = 0.0
-    ) -> list[IngestResult]:
+    ) -> dict[str, IngestResult | VeenError]:
         plans = [around.plan(stream, wait_s=wait_s) for stream in due]
-        done = []
         with self._driver.working() as spark:
-            for plan, found in zip(plans, ingest_many(spark, plans), strict=True):
-                if isinstance(found, VeenError):
-                    self._note(plan.stream, found)
-                else:
-                    done.append(found)
-                    if found.events:
-                        extra = {"stream": plan.stream, "events": found.events}
-                        logger.info("lake.ingested", extra=extra)
+            outcomes = ingest_many(spark, plans)
+        done = {plan.stream: found for plan, found in zip(plans, outcomes, strict=True)}
+        for name, found in done.items():
+            if isinstance(found, VeenError):
+                self._note(name, found)
+            elif found.events:
+                logger.info("lake.ingested", extra={"stream": name, "events": found.events})
         return done
 
     def _note(self, stream: str, flaw: VeenError) -> None:
@@ -170,28 +180,61 @@ class LakeWork:
 
     # -- on demand
 
-    def bring_up_to(self, wanted: Mapping[str, int], timeout_s: float) -> bool:
-        """Ingest until each stream holds its sequence; False when the time is over before."""
+    def bring_up_to(
+        self,
+        wanted: Mapping[str, int],
+        timeout_s: float,
+        must_stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Ingest until each stream holds its sequence; False when the time is over before.
+
+        What retention took from the log leaves the lake on the same occasion.
+        """
         if not wanted:
             return True  # As of a query about empty streams; no name at all would mean every one.
         end = time.monotonic() + timeout_s
         around = self.surroundings()
-        while True:
-            missing = [
-                stream
-                for stream in find_streams(wanted)
-                if self._upto(around, stream) < wanted[stream.name]
-            ]
+        due = list(self._behind(around, wanted))
+        while due:
             left_s = end - time.monotonic()
-            if not missing or left_s <= 0:
-                return not missing
-            done = self._ingest(around, missing, wait_s=min(left_s, LOCK_WAIT_S))
-            if not any(one.events for one in done):
-                # Nothing more to take: it is there by now, or it was never committed.
-                return all(self._upto(around, one) >= wanted[one.name] for one in missing)
+            if left_s <= 0 or must_stop():
+                break
+            done = self._ingest(around, due, wait_s=min(left_s, LOCK_SLICE_S))
+            for name, flaw in done.items():
+                if isinstance(flaw, VeenError) and flaw.code is ErrorCode.DAMAGE:
+                    # A stranger may read it.
+                    told = flaw.detail.replace(f"{around.lake.parent}/", "")
+                    raise LakeDamageError(name, told) from flaw
+            due = list(self._behind(around, wanted))
+            if not any(_may_go_on(one) for one in done.values()):
+                break  # Nothing more to take: it is there by now, or it was never committed.
+        return not [one for one in due if self._upto(around, one) < wanted[one.name]]
+
+    def _behind(self, around: Surroundings, wanted: Mapping[str, int]) -> Iterator[Stream]:
+        """Streams whose lake ends before what is wanted, or begins before the log."""
+        log = around.source.open()
+        try:
+            for stream in find_streams(wanted):
+                manifest = self._manifest(around, stream)
+                if (
+                    manifest is None
+                    or manifest.upto_seq < wanted[stream.name]
+                    or log.first_held(label_of(stream)) > manifest.first_seq
+                ):
+                    yield stream
+        finally:
+            log.close()
+
+    def _manifest(self, around: Surroundings, stream: Stream) -> LakeManifest | None:
+        try:
+            return self._manifests.of(around.place(stream).folder)
+        except StoreError as flaw:
+            raise LakeDamageError(stream.name, flaw.detail) from flaw
+        except OSError as flaw:
+            raise LakeDamageError(stream.name, f"its manifest: {flaw.strerror}") from flaw
 
     def _upto(self, around: Surroundings, stream: Stream) -> int:
-        manifest = self._manifests.of(around.place(stream).folder)
+        manifest = self._manifest(around, stream)
         return 0 if manifest is None else manifest.upto_seq
 
     def seal(self, stream: Stream) -> list[str]:
@@ -210,3 +253,10 @@ class LakeWork:
                     sealed = [one.name for one in new.segments if one.from_seq in live]
         self.settle_owed(folder)
         return sealed
+
+
+def _may_go_on(found: IngestResult | VeenError) -> bool:
+    """Whether another run may bring more: this one took something, or somebody held the lock."""
+    if isinstance(found, IngestResult):
+        return found.events > 0
+    return found.code is ErrorCode.LOCKED

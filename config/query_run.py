@@ -14,7 +14,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,8 +24,9 @@ from typing import Final, Self
 
 from django.db import connection
 
-from config.lake_plans import Surroundings, find_streams, label_of, now_ms
-from config.lake_work import LakeWork
+from config.lake_plans import Surroundings, label_of, now_ms
+from config.lake_work import LakeDamageError, LakeWork
+from config.query_reach import check_reach
 from config.settings_file import Settings
 from config.spark_driver import SparkDriver
 from hub import canonical_json
@@ -46,6 +47,7 @@ from recorder.event import format_time
 from recorder.models import Stream
 from spark_jobs.evidence_trust import Means
 from spark_jobs.query import run_query
+from spark_jobs.query_damage import damaged
 from spark_jobs.query_job import QueryJob, QueryLimits, QueryOutcome
 from spark_jobs.session import QUERY_POOL
 from spark_jobs.tasks import JobControl
@@ -157,16 +159,17 @@ class Runner:
             size = ResultFolder(target).rows.stat().st_size
             return Found(digest=known, rows_bytes=size, timings=Timings(ingest_ms=0, run_ms=0))
         descriptor = read_recorded(execution.descriptor.encode())
-        with written_or_failed(), self._scratch() as folder:
+        with self._scratch() as folder:
             outcome, digest, timings = self._run(descriptor, folder, run)
-            publish(folder, target, digest)
+            with written_or_failed():
+                publish(folder, target, digest)
         return Found(digest=digest, rows_bytes=outcome.rows_bytes, timings=timings)
 
     def compare(self, replay: Replay, run: QueryRun) -> tuple[ResultDigest, list[Compared]]:
         """A recorded query asked again, and its digest beside the recorded one."""
         run.limit(self._settings.query_time_s)
         descriptor = read_recorded(replay.descriptor.encode())
-        with written_or_failed(), self._scratch() as folder:
+        with self._scratch() as folder:
             _, digest, _ = self._run(descriptor, folder, run)
         theirs = ResultDigest.decode(canonical_json.parse(replay.their_digest))
         return digest, compare(theirs, digest)
@@ -174,7 +177,8 @@ class Runner:
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         folder = queries.results_dir() / f"{SCRATCH}{secrets.token_hex(8)}"
-        Disk().mkdir(folder)
+        with written_or_failed():
+            Disk().mkdir(folder)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -190,7 +194,7 @@ class Runner:
         around = self._lake.surroundings()
         found = streams_of(descriptor)
         run.say("lake")
-        self._bring_up(around, descriptor, run)
+        self._bring_up(around, descriptor, found, run)
         ingested = time.monotonic()
         job = QueryJob(
             descriptor=descriptor,
@@ -204,7 +208,7 @@ class Runner:
         control = JobControl(
             pool=pool_of_runner(), on_progress=_beside(run), is_cancelled=run.must_stop
         )
-        with self._driver.working() as spark:
+        with written_or_failed(), self._driver.working() as spark:
             outcome = run_query(spark, job, control, run.say)
         digest = ResultDigest(
             query_id=descriptor.query_id,
@@ -224,19 +228,31 @@ class Runner:
         )
         return outcome, digest, timings
 
-    def _bring_up(self, around: Surroundings, descriptor: Descriptor, run: QueryRun) -> None:
-        """Ingest inside the query's own time, or lake_behind."""
+    def _bring_up(
+        self,
+        around: Surroundings,
+        descriptor: Descriptor,
+        found: Mapping[str, Stream],
+        run: QueryRun,
+    ) -> None:
+        """Ingest inside the query's own time, or lake_behind; what no time brings is told first."""
         assert descriptor.coverage is not None
+        mode = descriptor.evidence.mode
+        check_reach(around, descriptor.coverage, found, mode)
         wanted = {part.stream: part.to_seq for part in descriptor.coverage if part.to_seq}
-        if descriptor.evidence.mode is Mode.FULL:
+        if mode is Mode.FULL:
             wanted |= _records_upto(around)
         try:
-            is_there = self._lake.bring_up_to(wanted, run.left_s)
+            is_there = self._lake.bring_up_to(wanted, run.left_s, run.must_stop)
+        except LakeDamageError as damage:
+            raise damaged(mode, damage, damage.stream, wanted[damage.stream]) from damage
         except VeenError as refusal:
             if refusal.code is ErrorCode.BUSY:
                 raise
             message = "The lake could not be brought up to the coverage."
             raise QueryError(QueryCode.LAKE_BEHIND, message) from refusal
+        if not is_there and run.must_stop() and not run.is_late:
+            raise QueryError(QueryCode.CANCELLED, "the query was cancelled")
         if not is_there:
             message = "The lake did not reach the coverage in time."
             raise QueryError(QueryCode.LAKE_BEHIND, message)
@@ -248,7 +264,7 @@ def written_or_failed() -> Iterator[None]:
     try:
         yield
     except OSError as refusal:
-        message = f"The result could not be written: {refusal.strerror}."
+        message = f"The result could not be written: {refusal.strerror or refusal}."
         raise QueryError(QueryCode.EXECUTION_FAILED, message) from refusal
 
 
@@ -278,14 +294,11 @@ def sweep_scratch(results: Path) -> int:
 
 
 def streams_of(descriptor: Descriptor) -> dict[str, Stream]:
-    try:
-        return {one.name: one for one in find_streams(descriptor.scope)}
-    except VeenError as unknown:
-        message = "A stream of the coverage is not held here."
-        raise QueryError(QueryCode.COVERAGE_INCOMPLETE, message) from unknown
+    """Those of its streams that this zone knows by name."""
+    return {one.name: one for one in Stream.objects.filter(name__in=descriptor.scope)}
 
 
-def means_of(around: Surroundings, found: dict[str, Stream]) -> Means:
+def means_of(around: Surroundings, found: Mapping[str, Stream]) -> Means:
     records = Stream.objects.filter(name=streams.LAKE).first()
     return Means(
         hub_pk=around.pin.hub_pk,

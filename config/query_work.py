@@ -24,7 +24,7 @@ from django.utils import timezone
 from config.lake_work import LakeWork
 from config.query_run import QueryRun, Runner, sweep_scratch
 from config.settings_file import Settings
-from config.spark_driver import SparkDriver
+from config.spark_driver import SparkDriver, StoppingError
 from hub.errors import ErrorCode, VeenError
 from queryapi import events, queries, services
 from queryapi.contract.codes import QueryCode, QueryError
@@ -34,7 +34,11 @@ from recorder.services import wait_for_event
 
 RUNNERS: Final = 4
 LEASE: Final = timedelta(seconds=10)
-ATTEMPTS_MAX: Final = 3
+# A worker or a JVM that somebody kills looks like one that the question itself brings down, by its
+# memory perhaps. So attempts are bounded, but well beyond the restarts of a bad day; those of a
+# worker that is asked to stop do not count.
+ATTEMPTS_MAX: Final = 10
+FAULTED_ATTEMPT: Final = 3  # an error of ours comes again: from this attempt on it is the end
 RECORD_WAIT_S: Final = 5.0
 LOOKED_AT: Final = 200
 CLEANED_AT_ONCE: Final = 20
@@ -48,6 +52,7 @@ class QueryWork:
 
     def __init__(self, settings: Settings, driver: SparkDriver, lake: LakeWork) -> None:
         self._settings = settings
+        self._driver = driver
         self._runner = Runner(settings, driver, lake)
         self._holder = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._pool = ThreadPoolExecutor(RUNNERS, thread_name_prefix="query")
@@ -57,6 +62,8 @@ class QueryWork:
 
     def look(self) -> int:
         """Start whatever waits, as far as runners are free; how many were started."""
+        if self._driver.is_stopping:
+            return 0
         self._clean()
         with self._lock:
             started = 0
@@ -71,24 +78,18 @@ class QueryWork:
     def _due(self) -> list[tuple[str, Execution | Replay]]:
         """Rows that may be taken now, oldest first, no principal crowding out the others."""
         now = timezone.now()
-        found: list[tuple[str, Execution | Replay]] = []
-        running: dict[str, int] = {}
-        for execution in (*queries.left_behind(now)[:LOOKED_AT], *queries.waiting()[:LOOKED_AT]):
-            who = execution.principal_id
-            if execution.state == State.PENDING:
-                if who not in running:
-                    running[who] = queries.running_of(who)
-                if execution.pk in self._active:
-                    running[who] += 1  # Taken, and about to run.
-                    continue
-                if running[who] >= self._settings.query_running_max:
-                    continue
-                running[who] += 1
-            elif execution.pk in self._active:
-                continue
-            found.append((execution.pk, execution))
-        replays = [(str(one.pk), one) for one in queries.waiting_replays(now)[:LOOKED_AT]]
-        return [*found, *[pair for pair in replays if pair[0] not in self._active]]
+        left = [(str(row.pk), row) for row in queries.left_behind(now, LOOKED_AT)]
+        waiting: list[tuple[str, Execution | Replay]] = []
+        most = self._settings.query_running_max
+        for who in queries.waiting_principals():
+            # Of those in `_active` one may have been taken, and be about to run: it counts.
+            rows = queries.waiting_of(who, most + RUNNERS)
+            taken = sum(str(row.pk) in self._active for row in rows)
+            free = max(0, most - queries.running_of(who) - taken)
+            mine = [(str(row.pk), row) for row in rows if str(row.pk) not in self._active]
+            waiting += mine[:free]
+        waiting.sort(key=lambda pair: pair[1].created_at)
+        return [*[pair for pair in left if pair[0] not in self._active], *waiting]
 
     def _run(self, key: str, row: Execution | Replay) -> None:
         close_old_connections()
@@ -144,6 +145,12 @@ class QueryWork:
             except VeenError as refusal:
                 self._refused(execution, refusal)
                 return
+            except Exception:
+                if execution.attempts < FAULTED_ATTEMPT:
+                    raise
+                logger.exception("query.fault")
+                self._fail(execution, QueryCode.INTERNAL_ERROR, "The query could not be run.")
+                return
             if not services.keep_digest(
                 execution, self._holder, found.digest, found.rows_bytes, found.timings
             ):
@@ -158,13 +165,17 @@ class QueryWork:
             self._fail(execution, QueryCode.EXECUTION_FAILED, message)
         # Else whoever cancelled it has ended it, or another worker has taken it.
 
-    def _refused(self, execution: Execution, refusal: VeenError) -> None:
+    def _refused(self, row: Execution | Replay, refusal: VeenError) -> None:
         """What may pass is tried again; anything else is the end."""
         logger.warning("query.refused", extra={"reason": str(refusal)})
-        if refusal.code is ErrorCode.BUSY and execution.attempts < ATTEMPTS_MAX:
-            services.let_go(Execution, execution.pk, self._holder)
-            return
-        self._fail(execution, QueryCode.EXECUTION_FAILED, f"The query failed: {refusal.code}.")
+        is_stopped = isinstance(refusal, StoppingError)
+        if is_stopped or (refusal.code is ErrorCode.BUSY and row.attempts < ATTEMPTS_MAX):
+            services.let_go(type(row), row.pk, self._holder, counts=not is_stopped)
+        elif isinstance(row, Execution):
+            self._fail(row, QueryCode.EXECUTION_FAILED, f"The query failed: {refusal.code}.")
+        else:
+            message = f"The replay failed: {refusal.code}."
+            self._fail_replay(row, QueryCode.EXECUTION_FAILED, message)
 
     @staticmethod
     def _settle(execution: Execution) -> None:
@@ -184,9 +195,9 @@ class QueryWork:
         elif not services.take_over(Replay, replay.pk, self._holder, LEASE):
             return
         replay.refresh_from_db()
+        code = QueryCode.INTERNAL_ERROR
         if replay.attempts > ATTEMPTS_MAX:
-            message = "The replay could not be run."
-            services.fail_replay(replay, QueryCode.INTERNAL_ERROR, message, holder=self._holder)
+            self._fail_replay(replay, code, "The replay could not be run.")
             return
         with QueryRun(Replay, replay.pk, self._holder, LEASE) as run:
             try:
@@ -194,16 +205,19 @@ class QueryWork:
             except QueryError as failure:
                 is_late = failure.error_code is QueryCode.CANCELLED
                 code = QueryCode.EXECUTION_FAILED if is_late else failure.error_code
-                services.fail_replay(replay, code, failure.message, holder=self._holder)
+                self._fail_replay(replay, code, failure.message)
             except VeenError as refusal:
-                if refusal.code is ErrorCode.BUSY and replay.attempts < ATTEMPTS_MAX:
-                    services.let_go(Replay, replay.pk, self._holder)
-                    return
-                message = f"The replay failed: {refusal.code}."
-                code = QueryCode.EXECUTION_FAILED
-                services.fail_replay(replay, code, message, holder=self._holder)
+                self._refused(replay, refusal)
+            except Exception:
+                if replay.attempts < FAULTED_ATTEMPT:
+                    raise
+                logger.exception("query.fault")
+                self._fail_replay(replay, code, "The replay could not be run.")
             else:
                 services.complete_replay(replay, self._holder, digest, compared)
+
+    def _fail_replay(self, replay: Replay, code: QueryCode, message: str) -> None:
+        services.fail_replay(replay, code, message, holder=self._holder)
 
     # -- retention
 

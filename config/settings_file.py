@@ -116,7 +116,7 @@ class Settings:
     spark_properties_file: Path | None = setting(
         PathName(), None, "a cluster's own Spark settings, its secret among them"
     )
-    query_time_s: int = setting(Integer(1, 86_400), 600, "seconds a query may take")
+    query_time_s: int = setting(Integer(1, 3_600), 600, "seconds a query may take")
     query_rows_max: int = setting(Integer(1, 10**9), 5_000_000, "rows a result may have")
     query_bytes_max: int = setting(Integer(1, 1 << 44), 1 << 32, "bytes of rows in a result")
     query_running_max: int = setting(Integer(1, 64), 3, "queries of one principal that run at once")

@@ -15,7 +15,13 @@ from config.java import choose_java, launch_home
 from config.settings_file import Settings
 from config.up_state import make_private_dir
 from hub.errors import ErrorCode, VeenError
-from spark_jobs.session import SessionPlan, is_alive, start_session, stop_session
+from spark_jobs.session import (
+    NotStartedError,
+    SessionPlan,
+    is_alive,
+    start_session,
+    stop_session,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +29,13 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 2.0
 
 logger = logging.getLogger(__name__)
+
+
+class StoppingError(VeenError):
+    """The work was stopped because its process ends; nothing was wrong with it."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.BUSY, "the worker stops")
 
 
 class SparkDriver:
@@ -33,6 +46,12 @@ class SparkDriver:
         self._scratch = scratch
         self._lock = threading.Lock()
         self._spark: SparkSession | None = None
+        self._is_stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this process was asked to end, so that nothing new is begun."""
+        return self._is_stopping
 
     def session(self) -> SparkSession:
         """The session; a dead one is replaced."""
@@ -49,13 +68,18 @@ class SparkDriver:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[SparkSession]:
-        """The session for some work; E.BUSY when its JVM dies meanwhile, so that it is retried."""
-        spark = self.session()
+        """The session for some work; E.BUSY when its JVM is gone, so that the work is retried."""
+        try:
+            spark = self.session()
+        except NotStartedError as failure:
+            raise VeenError(ErrorCode.BUSY, failure.detail) from failure
         try:
             yield spark
         except VeenError:
             raise
         except Exception as failure:
+            if self._is_stopping:
+                raise StoppingError from failure
             if is_alive(spark):
                 raise
             raise VeenError(ErrorCode.BUSY, "the JVM of Spark ended") from failure
@@ -71,7 +95,8 @@ class SparkDriver:
             logger.error("spark.not_started", extra={"reason": str(refusal)})  # noqa: TRY400
 
     def cancel_jobs(self) -> None:
-        """End every running job; those who wait for one get an error."""
+        """This process is asked to end, so every job ends; those who wait for one are told."""
+        self._is_stopping = True
         spark = self._spark
         if spark is not None and is_alive(spark):
             spark.sparkContext.cancelAllJobs()

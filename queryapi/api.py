@@ -83,7 +83,7 @@ class Submit(ApiView):
         execution = _waited(execution, wait_s)
         if execution.state == State.COMPLETED:
             digest = queries.digest_of(execution)
-            if digest.row_count <= SYNC_ROWS_MAX:
+            if digest.row_count <= SYNC_ROWS_MAX and queries.has_rows(execution):
                 return _result(execution, digest, 0, SYNC_ROWS_MAX)
         return answer(
             {
@@ -223,15 +223,8 @@ class Listing(ApiView):
         """A page behind the result_id of `after`."""
         check_parameters(request, "after", "limit")
         limit = _number(request, "limit", LIST_DEFAULT, 1, LIST_MAX)
-        rows = queries.listed(caller_of(request))
         after = request.query_params.get("after")
-        if after is not None:
-            last = queries.by_result_id(rows, after)
-            if last is None:
-                message = "after names no query of yours."
-                raise QueryError(QueryCode.QUERY_NOT_FOUND, message)
-            rows = queries.older_than(rows, last)
-        found = list(rows[: limit + 1])
+        found = queries.listed(caller_of(request), limit + 1, after=after)
         more = found[limit - 1].result_id if len(found) > limit else None
         return answer({"queries": [queries.status_of(one) for one in found[:limit]], "next": more})
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 from hub import canonical_json
-from hub.canonical_json import Value
+from hub.canonical_json import JsonError, Value
 from queryapi.contract.descriptor import Descriptor
 from queryapi.contract.digest import ResultDigest
 from queryapi.models import Execution, Replay
@@ -67,30 +67,43 @@ def record_executed(execution: Execution, facts: Mapping[str, Value]) -> Authore
     return _record(key, AUDIT, EXECUTED, execution.principal_id, payload)
 
 
-def record_access(execution: Execution, descriptor: Descriptor, digest: ResultDigest) -> None:
-    """One record of access for each sensitive stream [spec-3 9]."""
-    asked = descriptor.to_json()
-    parameters: dict[str, Value] = {
-        name: asked[name] for name in ("filter", "projection", "aggregate") if name in asked
+def record_access(asked: Execution | Replay, descriptor: Descriptor, digest: ResultDigest) -> None:
+    """One record of access for each sensitive stream, by whoever reads it now [spec-3 9]."""
+    parameters = _parameters(descriptor)
+    metadata: dict[str, Value] = {
+        "query_id": asked.query_id,
+        "result_id": asked.result_id,
+        "reason": _text(descriptor.meta.get("reason")),
     }
+    if isinstance(asked, Replay):
+        metadata["replay_id"] = str(asked.pk)
     streams = Stream.objects.filter(name__in=descriptor.scope, sensitivity=Sensitivity.HIGH)
     for stream in streams.order_by("name"):
         payload: dict[str, Value] = {
-            "requester_identity": execution.principal_id,
+            "requester_identity": asked.principal_id,
             "resource_identifier": stream.name,
             "resource_class": stream.label_class,
             "query_parameters": parameters,
             "purpose_code": _text(descriptor.meta.get("purpose_code")),
             "result_digest": sha256(digest.canonical()).hexdigest(),
-            "request_time": int(execution.created_at.timestamp() * 1000),
-            "metadata": {
-                "query_id": execution.query_id,
-                "result_id": execution.result_id,
-                "reason": _text(descriptor.meta.get("reason")),
-            },
+            "request_time": int(asked.created_at.timestamp() * 1000),
+            "metadata": metadata,
         }
-        key = f"{AUDITED}/{execution.result_id}/{stream.label[:32]}"
-        _record(key, AUDIT, AUDITED, execution.principal_id, payload)
+        key = f"{AUDITED}/{asked.pk}/{stream.label[:32]}"
+        _record(key, AUDIT, AUDITED, asked.principal_id, payload)
+
+
+def _parameters(descriptor: Descriptor) -> Value:
+    """What was asked for; its text where it nests too deep to be part of another payload."""
+    asked = descriptor.to_json()
+    found: dict[str, Value] = {
+        name: asked[name] for name in ("filter", "projection", "aggregate") if name in asked
+    }
+    try:
+        canonical_json.encode(found, depth_max=canonical_json.DEPTH_MAX - 1)
+    except JsonError:
+        return canonical_json.encode_text(found)
+    return found
 
 
 def _text(value: Value | None) -> str | None:

@@ -7,13 +7,13 @@ seen by its asker and by administrators, as long as they may read every stream i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.coverage import Coverage
 from queryapi.contract.descriptor import Descriptor
 from queryapi.contract.descriptor_reader import read_recorded
-from queryapi.models import Execution
+from queryapi.models import Execution, Replay
 from recorder.auth import ADMIN, Caller, check_readable
 from recorder.codes import RecordError
 from recorder.models import Stream
@@ -48,26 +48,37 @@ def check_scope(caller: Caller, descriptor: Descriptor, hub_id: str) -> dict[str
 
 
 def check_coverage(caller: Caller, coverage: Iterable[Coverage], hub_id: str) -> dict[str, Stream]:
-    """The streams that a recorded coverage names, whatever it says of its first asker."""
+    """The streams that a recorded coverage names, whatever it says of its first asker.
+
+    Another hub's log of that name is not read here: the replay will fail with what is missing. A
+    label of this hub under another name is refused whether or not there is such a label, so that
+    nobody learns which there are.
+    """
     parts = list(coverage)
     streams = readable_streams(caller, [part.stream for part in parts])
     for part in parts:
-        is_ours = part.hub_id.hex() == hub_id and part.label.hex() == streams[part.stream].label
-        if not is_ours:
+        if part.hub_id.hex() == hub_id and part.label.hex() != streams[part.stream].label:
             raise forbidden_scope()
     return streams
 
 
-def visible(caller: Caller, execution: Execution | None) -> Execution:
-    """The execution, or query_not_found where this caller may not see it."""
-    if execution is None:
+_Row = TypeVar("_Row", Execution, Replay)
+
+
+def visible(caller: Caller, row: _Row | None) -> _Row:
+    """The execution or replay, or query_not_found where this caller may not see it."""
+    if row is None:
         raise not_found()
-    is_owner = caller.token.principal_id == execution.principal_id
+    is_owner = caller.token.principal_id == row.principal_id
     if not is_owner and caller.token.role != ADMIN:
         raise not_found()
-    descriptor = read_recorded(execution.descriptor.encode())
     try:
-        readable_streams(caller, descriptor.scope)
+        readable_streams(caller, scope_of(row))
     except QueryError as refusal:
         raise not_found() from refusal
-    return execution
+    return row
+
+
+def scope_of(row: Execution | Replay) -> tuple[str, ...]:
+    """The streams that it is about."""
+    return tuple(read_recorded(row.descriptor.encode()).scope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,9 @@ from recorder.event import format_time
 from recorder.models import AuthoredEvent
 
 RETRY_AFTER_S: Final = 1
+CONFLICT: Final = 409
+_LIST_CHUNK: Final = 200
+_KINDS: Final[tuple[type[Execution | Replay], ...]] = (Execution, Replay)
 
 
 def find(caller: Caller, result_id: str) -> Execution:
@@ -44,27 +48,27 @@ def find_query(caller: Caller, query_id: str) -> Execution:
 
 def find_replay(caller: Caller, replay_id: uuid.UUID) -> Replay:
     """A replay of this caller, or query_not_found."""
-    found = Replay.objects.filter(pk=replay_id).first()
-    is_ours = found is not None and (
-        caller.token.role == ADMIN or found.principal_id == caller.token.principal_id
-    )
-    if found is None or not is_ours:
-        raise policy.not_found()
-    return found
+    return policy.visible(caller, Replay.objects.filter(pk=replay_id).first())
 
 
-def listed(caller: Caller) -> QuerySet[Execution]:
-    """Whatever this caller may list, newest first."""
+def listed(caller: Caller, limit: int, *, after: str | None = None) -> list[Execution]:
+    """What this caller may see, newest first, behind a query of theirs where one is named.
+
+    A right that was withdrawn since takes the queries it was needed for out of the list.
+    """
     rows = Execution.objects.order_by("-created_at", "-result_id")
-    if caller.token.role == ADMIN:
-        return rows
-    return rows.filter(principal_id=caller.token.principal_id)
-
-
-def older_than(rows: QuerySet[Execution], last: Execution) -> QuerySet[Execution]:
-    """What comes behind a row in the list."""
-    same = Q(created_at=last.created_at, result_id__lt=last.result_id)
-    return rows.filter(Q(created_at__lt=last.created_at) | same)
+    if caller.token.role != ADMIN:
+        rows = rows.filter(principal_id=caller.token.principal_id)
+    if after is not None:
+        last = by_result_id(rows, after)
+        if last is None:
+            message = "after names no query of yours."
+            raise QueryError(QueryCode.QUERY_NOT_FOUND, message)
+        same = Q(created_at=last.created_at, result_id__lt=last.result_id)
+        rows = rows.filter(Q(created_at__lt=last.created_at) | same)
+    readable = set(caller.readable().values_list("name", flat=True))
+    seen = (one for one in rows.iterator(_LIST_CHUNK) if readable.issuperset(policy.scope_of(one)))
+    return list(islice(seen, limit))
 
 
 def status_of(execution: Execution) -> dict[str, Value]:
@@ -106,8 +110,8 @@ def record_event_of(key: str, hub_id: str) -> dict[str, Value] | None:
 def digest_of(execution: Execution) -> ResultDigest:
     """The digest of a completed query, or why there is none."""
     if execution.state == State.FAILED:
-        code = QueryCode(execution.error_code)
-        raise QueryError(code, execution.message)
+        # Whatever the code is elsewhere: here the query has ended, and there will be no result.
+        raise QueryError(QueryCode(execution.error_code), execution.message, status=CONFLICT)
     if execution.state != State.COMPLETED:
         message = "The result is not ready yet."
         raise QueryError(QueryCode.RESULT_NOT_READY, message, retry_after_s=RETRY_AFTER_S)
@@ -116,11 +120,16 @@ def digest_of(execution: Execution) -> ResultDigest:
 
 def folder_of(execution: Execution) -> ResultFolder:
     """The files of a completed query, or query_not_found once they were removed."""
-    folder = ResultFolder(results_dir() / execution.result_id)
-    if execution.rows_removed_at is not None or not folder.rows.exists():
+    if not has_rows(execution):
         message = "The rows are no longer kept; submit the query again or replay it."
         raise QueryError(QueryCode.QUERY_NOT_FOUND, message)
-    return folder
+    return ResultFolder(results_dir() / execution.result_id)
+
+
+def has_rows(execution: Execution) -> bool:
+    """Whether the files of a completed query are still kept."""
+    folder = ResultFolder(results_dir() / execution.result_id)
+    return execution.rows_removed_at is None and folder.rows.exists()
 
 
 def results_dir() -> Path:
@@ -166,25 +175,45 @@ def replay_of(replay: Replay) -> dict[str, Value]:
 # -- for the worker
 
 
-def waiting() -> QuerySet[Execution]:
-    """Executions that nobody has taken, oldest first."""
-    return Execution.objects.filter(state=State.PENDING).order_by("created_at", "result_id")
+def left_behind(now: datetime, most: int) -> list[Execution | Replay]:
+    """Rows whose worker is gone, or whose digest waits for its RECEIPT, oldest first."""
+    return [
+        row
+        for kind in _KINDS
+        for row in kind.objects.filter(state=State.RUNNING, held_until__lt=now).order_by(
+            "created_at"
+        )[:most]
+    ]
 
 
-def left_behind(now: datetime) -> QuerySet[Execution]:
-    """Executions whose worker is gone, or whose digest waits for its RECEIPT."""
-    return Execution.objects.filter(state=State.RUNNING, held_until__lt=now).order_by("created_at")
+def waiting_principals() -> set[str]:
+    """Whoever has queries or replays that nobody has taken."""
+    return {
+        who
+        for kind in _KINDS
+        for who in kind.objects.filter(state=State.PENDING)
+        .order_by()
+        .values_list("principal_id", flat=True)
+        .distinct()
+    }
 
 
-def waiting_replays(now: datetime) -> QuerySet[Replay]:
-    """Replays that nobody has taken, or whose worker is gone."""
-    left = Q(state=State.RUNNING, held_until__lt=now)
-    return Replay.objects.filter(Q(state=State.PENDING) | left).order_by("created_at")
+def waiting_of(principal_id: str, most: int) -> list[Execution | Replay]:
+    """What nobody has taken of a principal's, oldest first."""
+    rows: list[Execution | Replay] = [
+        row
+        for kind in _KINDS
+        for row in kind.objects.filter(principal_id=principal_id, state=State.PENDING).order_by(
+            "created_at", "pk"
+        )[:most]
+    ]
+    return sorted(rows, key=lambda row: row.created_at)[:most]
 
 
 def running_of(principal_id: str) -> int:
-    """How many of a principal's queries run."""
-    return Execution.objects.filter(principal_id=principal_id, state=State.RUNNING).count()
+    """How many queries and replays of a principal run."""
+    mine = {"principal_id": principal_id, "state": State.RUNNING}
+    return sum(kind.objects.filter(**mine).count() for kind in _KINDS)
 
 
 def expired(before: datetime) -> QuerySet[Execution]:

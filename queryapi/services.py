@@ -166,10 +166,16 @@ def hold(
     return bool(mine.update(held_until=timezone.now() + lease))
 
 
-def let_go(kind: type[Execution | Replay], pk: uuid.UUID | str, holder: str) -> None:
-    """Give a running row back, so that it can be taken over at once."""
+def let_go(
+    kind: type[Execution | Replay], pk: uuid.UUID | str, holder: str, *, counts: bool = True
+) -> None:
+    """Give a running row back, so that it can be taken over at once.
+
+    An attempt that ended for no fault of the query's does not count.
+    """
     mine = kind.objects.filter(pk=pk, state=State.RUNNING, holder=holder)
-    mine.update(held_until=timezone.now() - timedelta(seconds=1))
+    past = timezone.now() - timedelta(seconds=1)
+    mine.update(held_until=past, attempts=F("attempts") - (0 if counts else 1))
 
 
 def note_progress(result_id: str, step: str, done: int, total: int) -> None:
@@ -288,6 +294,7 @@ def complete_replay(
         ):
             return False
         events.record_replayed(replay, facts)
+        events.record_access(replay, read_recorded(replay.descriptor.encode()), digest)
     return True
 
 

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hub.errors import StoreError
-from queryapi.contract.codes import QueryCode, QueryError, failed_at
+from queryapi.contract.codes import QueryCode, failed_at
 from queryapi.contract.coverage import Coverage
 from queryapi.contract.descriptor import Descriptor, Mode
-from recorder.lake.reader import LakeSnapshot, open_snapshot
+from recorder.lake.reader import LakeSnapshot
 from spark_jobs.evidence_events import EventChecker, Witness
 from spark_jobs.evidence_fold import Tile, find_break, fold_chunk, root_of
 from spark_jobs.evidence_records import (
@@ -32,6 +31,7 @@ from spark_jobs.evidence_records import (
 )
 from spark_jobs.evidence_trust import Ground, Means, check_ground
 from spark_jobs.query_batch import batches
+from spark_jobs.query_damage import checking, opened
 from spark_jobs.query_plan import VERIFIED_ROWS, Chunk, cut, whole_chunks
 from spark_jobs.query_tasks import Engine
 
@@ -115,6 +115,9 @@ def _run(
         ]
         before = ground[part.stream].before
         if root_of(before, [tiles for _, tiles in folds]) != part.mmr_root:
+            if not folds:  # All of it was pruned.
+                reason = "the peaks of what was pruned do not lead to the root of the coverage"
+                raise failed_at(QueryCode.EVIDENCE_FAILED, part.stream, part.to_seq, reason)
             raise find_break([chunk for chunk, _ in folds], before)
     return answers
 
@@ -126,7 +129,7 @@ def _ground_task(_number: int, task: GroundTask) -> GroundAnswer:
         return GroundAnswer()
     chunk = task.fold or task.reopen
     assert chunk is not None
-    try:
+    with checking(chunk):
         if task.fold is not None:
             return GroundAnswer(tiles=tuple(fold_chunk(chunk)))
         assert task.witness is not None
@@ -134,20 +137,12 @@ def _ground_task(_number: int, task: GroundTask) -> GroundAnswer:
         for batch in batches(chunk):
             checker.verify(batch, is_signed=task.reads_records)
         return GroundAnswer(records=tuple(read_records(chunk)) if task.reads_records else ())
-    except StoreError as damage:
-        raise damaged(chunk, damage) from damage
-
-
-def damaged(chunk: Chunk, damage: StoreError) -> QueryError:
-    """A file that cannot be read is evidence that failed, at the first row that was wanted."""
-    reason = f"the lake is damaged: {damage.detail}"
-    return failed_at(QueryCode.EVIDENCE_FAILED, chunk.stream, chunk.first, reason)
 
 
 def _records(engine: Engine, means: Means) -> tuple[SealRecord, ...]:
     """Every record of a sealed file, verified like any other event."""
     place = means.records
-    snapshot = None if place is None else open_snapshot(place.lake, place.label)
+    snapshot = None if place is None else opened(place.lake, place.label)
     coverage = None if snapshot is None else coverage_of_records(snapshot)
     if place is None or snapshot is None or coverage is None:
         return ()

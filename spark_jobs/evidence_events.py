@@ -27,7 +27,8 @@ from recorder.lake.columns import fields_table, path_column
 from recorder.lake.shred import shred
 from recorder.projection import Fields, fields_of
 from spark_jobs.chunk import StreamSecret
-from spark_jobs.query_batch import Batch, broken
+from spark_jobs.query_batch import Batch
+from spark_jobs.query_damage import UNREAD, broken
 from spark_jobs.query_plan import Chunk
 
 _PROOF_COLUMNS: Final = ("msg", "receipt")
@@ -95,10 +96,10 @@ class EventChecker:
         try:
             with pq.ParquetFile(self._chunk.proofs_file, memory_map=True) as file:
                 table = _rows_at(file, [seq - self._chunk.segment_first for seq in seqs])
-        except (pa.ArrowException, OSError, IndexError) as flaw:
+            return table["msg"].to_pylist(), table["receipt"].to_pylist()
+        except UNREAD as flaw:
             told = broken(self._chunk.proofs_file, flaw).detail
             raise self._failure(seqs[0], f"the proofs cannot be read: {told}") from flaw
-        return table["msg"].to_pylist(), table["receipt"].to_pylist()
 
     def _compare(self, batch: Batch, seqs: Sequence[int], fields: Sequence[Fields]) -> None:
         truth = fields_table(self._witness.stream, self._witness.hub_id, fields)

@@ -13,6 +13,7 @@ from hub import mmr
 from hub.wire.proof import bag, lay, node_hash, tiles
 from queryapi.contract.codes import QueryCode, QueryError, failed_at
 from spark_jobs.query_batch import batches
+from spark_jobs.query_damage import checking
 from spark_jobs.query_plan import Chunk
 
 
@@ -62,19 +63,23 @@ def find_break(chunks: Sequence[Chunk], before: Sequence[bytes]) -> QueryError:
     peaks = list(before)
     for chunk in chunks:
         seq = chunk.first
-        for batch in batches(chunk):
-            pairs = zip(
-                batch.raw("leaf_hash").to_pylist(), batch.raw("mmr_root").to_pylist(), strict=True
-            )
-            for leaf, root in pairs:
-                mmr.append(peaks, seq - 1, leaf)
-                if mmr.root(peaks) != root:
-                    reason = "its leaf does not lead to the root of its RECEIPT"
-                    return failed_at(QueryCode.EVIDENCE_FAILED, chunk.stream, seq, reason)
-                seq += 1
+        with checking(chunk):
+            pairs = list(_pairs(chunk))
+        for leaf, root in pairs:
+            mmr.append(peaks, seq - 1, leaf)
+            if mmr.root(peaks) != root:
+                reason = "its leaf does not lead to the root of its RECEIPT"
+                return failed_at(QueryCode.EVIDENCE_FAILED, chunk.stream, seq, reason)
+            seq += 1
     last = chunks[-1]
     reason = "the leaves do not fold to the signed root of the coverage"
     return failed_at(QueryCode.EVIDENCE_FAILED, last.stream, last.last, reason)
+
+
+def _pairs(chunk: Chunk) -> Iterator[tuple[bytes, bytes]]:
+    for batch in batches(chunk):
+        leaves, roots = batch.raw("leaf_hash"), batch.raw("mmr_root")
+        yield from zip(leaves.to_pylist(), roots.to_pylist(), strict=True)
 
 
 def whole(chunk: Chunk) -> Chunk:

@@ -13,13 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hub.errors import StoreError
 from queryapi.contract import evidence
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.descriptor import Aggregate, Descriptor, Mode
 from queryapi.contract.rows import RowShape
 from queryapi.result_files import EVIDENCE, Joined, JoinedFile
-from spark_jobs.evidence import damaged
 from spark_jobs.evidence_events import EventChecker, Witness
 from spark_jobs.evidence_groups import (
     EVENTS,
@@ -33,6 +31,7 @@ from spark_jobs.evidence_groups import (
 )
 from spark_jobs.query_aggregate import Aggregation
 from spark_jobs.query_batch import Batch
+from spark_jobs.query_damage import checking
 from spark_jobs.query_dictionary import decoded
 from spark_jobs.query_filter import matching
 from spark_jobs.query_groups import EVENTS as GROUP_EVENTS
@@ -88,7 +87,7 @@ def _verify_run(
     row = run.first_row
     for chunk in run.chunks:
         checker = EventChecker(witnesses[chunk.stream], chunk)
-        try:
+        with checking(chunk):
             for batch in matching(chunk, descriptor.filter):
                 taken = [at for at in range(batch.rows) if sampler.takes(row + at)]
                 rows = [row + at for at in taken]
@@ -98,8 +97,6 @@ def _verify_run(
                     checker.verify(batch, is_signed=True)
                     for entries in _entries(batch, rows):
                         writer.add(entries)
-        except StoreError as damage:
-            raise damaged(chunk, damage) from damage
     return writer.finish()
 
 
@@ -206,7 +203,7 @@ def _deal_run(  # noqa: PLR0917 - one task
     dealer = LeafDealer(buckets)
     for chunk in chunks:
         checker = EventChecker(witnesses[chunk.stream], chunk)
-        try:
+        with checking(chunk):
             for batch in matching(chunk, descriptor.filter):
                 codes, names = groups_of(asked, batch)
                 if wanted is not None:
@@ -217,6 +214,4 @@ def _deal_run(  # noqa: PLR0917 - one task
                 if batch.rows:
                     checker.verify(batch, is_signed=True)
                     dealer.add(names.take(codes), batch.raw("leaf_hash"))
-        except StoreError as damage:
-            raise damaged(chunk, damage) from damage
     return dealer.finish(parts, number)

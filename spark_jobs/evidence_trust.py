@@ -52,8 +52,9 @@ def _check_end(means: Means, place: StreamPlace, part: Coverage) -> Ground:
         chain = open_chain(log, means.hub_pk, means.parent_keys)
         receipt = check_head(log, chain, part.label, part.to_seq)
         before = claimed_peaks(log, part.label, part.from_seq - 1)
-    except VeenError as refusal:
-        reason = f"the root is not vouched for: {refusal.detail}"
+    except (VeenError, OSError) as refusal:
+        told = refusal.detail if isinstance(refusal, VeenError) else refusal.strerror
+        reason = f"the root is not vouched for: {told}"
         raise failed_at(QueryCode.EVIDENCE_FAILED, part.stream, part.to_seq, reason) from refusal
     finally:
         log.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hub.errors import StoreError, VeenError
 from hub.storage.disk import Disk
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.descriptor import Mode
@@ -16,11 +17,13 @@ from spark_jobs.evidence import prepare
 from spark_jobs.evidence_events import Witness
 from spark_jobs.evidence_rows import verify_groups, verify_selection
 from spark_jobs.query_aggregate import aggregate
+from spark_jobs.query_damage import code_of, find_damage
 from spark_jobs.query_job import QueryJob, QueryOutcome
 from spark_jobs.query_plan import Plan, make_plan, open_coverage
 from spark_jobs.query_select import select
 from spark_jobs.query_summary import is_told
 from spark_jobs.query_tasks import UNWATCHED, Engine
+from spark_jobs.session import is_alive
 from spark_jobs.tasks import JobControl
 
 if TYPE_CHECKING:
@@ -37,8 +40,18 @@ def run_query(
 ) -> QueryOutcome:
     """Write rows, index and evidence into the job's folder, or raise QueryError."""
     parts = job.folder / _PARTS
+    mode, coverage = job.descriptor.evidence.mode, job.descriptor.coverage or ()
     try:
         return _run(Engine(spark, control, on_step), job, parts)
+    except StoreError as damage:
+        raise QueryError(code_of(mode), f"the lake is damaged: {damage.detail}") from damage
+    except (VeenError, OSError):
+        raise
+    except Exception as fault:
+        found = find_damage(job.lake, coverage, mode) if is_alive(spark) else None
+        if found is None:
+            raise
+        raise found from fault
     finally:
         if parts.exists():
             shutil.rmtree(parts, ignore_errors=True)
@@ -47,7 +60,7 @@ def run_query(
 def _run(engine: Engine, job: QueryJob, parts: Path) -> QueryOutcome:
     descriptor = job.descriptor
     assert descriptor.coverage is not None
-    snapshots = open_coverage(job.lake, descriptor.coverage)
+    snapshots = open_coverage(job.lake, descriptor.coverage, descriptor.evidence.mode)
     witnesses: dict[str, Witness] = {}
     if descriptor.evidence.mode is not Mode.NONE:
         if job.means is None:

@@ -18,6 +18,7 @@ from queryapi.contract.descriptor import Aggregate, Descriptor
 from queryapi.contract.rows import CLOSE, OPEN, RowShape
 from queryapi.result_files import INDEX, ROWS, Joined, JoinedFile
 from spark_jobs.query_batch import Batch
+from spark_jobs.query_damage import reading
 from spark_jobs.query_filter import matching, unreadable
 from spark_jobs.query_groups import Gathered, Partial, merge, partial_of
 from spark_jobs.query_job import QueryJob, QueryLimits
@@ -137,10 +138,11 @@ def _fold_run(
     fold = _Fold(asked, limits)
     errors = 0
     for chunk in chunks:
-        if chunk.counts_unreadable:
-            errors += unreadable(chunk, descriptor.filter)
-        for batch in matching(chunk, descriptor.filter):
-            fold.add(batch)
+        with reading(chunk, descriptor.evidence.mode):
+            if chunk.counts_unreadable:
+                errors += unreadable(chunk, descriptor.filter)
+            for batch in matching(chunk, descriptor.filter):
+                fold.add(batch)
     folded = fold.finish()
     if folded is None:
         return Folded(groups=None, distinct={}, unreadable_count=errors)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hub.errors import ErrorCode, StoreError
 from queryapi.contract.fields import Field, Kind
 from recorder.lake.columns import path_column
 from recorder.lake.shred import shred
+from spark_jobs.query_damage import UNREAD, broken
 from spark_jobs.query_dictionary import by_entry, decoded, encoded
 from spark_jobs.query_plan import Chunk
 
@@ -57,8 +56,7 @@ class Batch:
         """The same as the file has it: texts that come often as a dictionary."""
         found = self._columns.get(name)
         if found is None:
-            table = self._file.read_row_group(self._number, columns=[name], use_threads=False)
-            whole = table.column(name)
+            whole = self._read(name)
             if self._kept is not None:
                 found = whole.take(self._kept)
             else:
@@ -66,6 +64,17 @@ class Batch:
             found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
             self._columns[name] = found
         return found
+
+    def _read(self, name: str) -> pa.ChunkedArray:
+        try:
+            table = self._file.read_row_group(self._number, columns=[name], use_threads=False)
+            column = table.column(name)
+        except UNREAD as flaw:
+            raise broken(self.chunk.rows_file, flaw) from flaw
+        rows = self._file.metadata.row_group(self._number).num_rows
+        if len(column) != rows:
+            raise broken(self.chunk.rows_file, f"{name} has {len(column)} of {rows} rows")
+        return column
 
     def narrow(self, mask: pa.Array) -> None:
         """Keep the rows where the mask is true."""
@@ -142,28 +151,21 @@ class Batch:
 
 def batches(chunk: Chunk) -> Iterator[Batch]:
     """A batch for each row group that holds rows of the chunk; S.DAMAGE for a broken file."""
+    texts = [*_ENCODED, *map(path_column, chunk.paths)]
     try:
-        texts = [*_ENCODED, *map(path_column, chunk.paths)]
-        with pq.ParquetFile(chunk.rows_file, memory_map=True, read_dictionary=texts) as file:
-            start = chunk.segment_first
-            for number in range(file.num_row_groups):
-                rows = file.metadata.row_group(number).num_rows
-                if start <= chunk.last and chunk.first < start + rows:
-                    yield Batch(file, chunk, number, start)
-                start += rows
-        if start != chunk.segment_last + 1:
-            detail = f"it has not the rows {chunk.segment_first} to {chunk.segment_last}"
-            raise broken(chunk.rows_file, detail)
-    except (pa.ArrowException, OSError) as flaw:
+        file = pq.ParquetFile(chunk.rows_file, memory_map=True, read_dictionary=texts)
+        counts = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+    except UNREAD as flaw:
         raise broken(chunk.rows_file, flaw) from flaw
-
-
-def broken(path: str, flaw: object) -> StoreError:
-    """S.DAMAGE, in words that a stranger may read: the file's name, not where it lies."""
-    if isinstance(flaw, FileNotFoundError):
-        flaw = "it is missing"
-    told = str(flaw).replace(path, "it")
-    return StoreError(f"{Path(path).name}: {told}", ErrorCode.DAMAGE)
+    with file:
+        start = chunk.segment_first
+        for number, rows in enumerate(counts):
+            if start <= chunk.last and chunk.first < start + rows:
+                yield Batch(file, chunk, number, start)
+            start += rows
+    if start != chunk.segment_last + 1:
+        detail = f"it has not the rows {chunk.segment_first} to {chunk.segment_last}"
+        raise broken(chunk.rows_file, detail)
 
 
 def cut_path(texts: pa.Array, path: tuple[str, ...]) -> pa.Array:

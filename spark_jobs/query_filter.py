@@ -16,7 +16,8 @@ from hub.canonical_json import encode_text
 from queryapi.contract.descriptor import Filter
 from queryapi.contract.predicates import Op, Predicate, is_range
 from queryapi.contract.values import sort_key
-from spark_jobs.query_batch import Batch, batches, broken
+from spark_jobs.query_batch import Batch, batches
+from spark_jobs.query_damage import UNREAD, broken
 from spark_jobs.query_dictionary import by_entry, encoded
 from spark_jobs.query_plan import Chunk, KeyProbe
 
@@ -55,7 +56,7 @@ def probe_keys(probe: KeyProbe) -> list[int]:
         with pq.ParquetFile(probe.file, memory_map=True) as file:
             names = ["subject_id", "hub_commit_seq"]
             table = file.read_row_group(probe.row_group, columns=names, use_threads=False)
-    except (pa.ArrowException, OSError, IndexError) as flaw:
+    except UNREAD as flaw:
         raise broken(probe.file, flaw) from flaw
     mask = pc.equal(table.column("subject_id"), pa.scalar(probe.subject_id))
     found: list[int] = table.column("hub_commit_seq").filter(mask).to_pylist()

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from hub.errors import StoreError
 from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.coverage import Coverage
 from queryapi.contract.descriptor import Descriptor, Filter, Mode
 from recorder.lake.columns import bucket_of
 from recorder.lake.manifest import Segment
-from recorder.lake.reader import LakeSnapshot, open_snapshot, read_rows
+from recorder.lake.reader import LakeSnapshot, read_rows
+from spark_jobs.query_damage import UNREAD, broken, damaged, opened
 
 ROW_GROUP_ROWS: Final = 32_768  # of a rows file; chunks of a segment start at multiples of it
 SMALL_ROWS: Final = 60_000  # below this a second task costs more than it saves
@@ -88,14 +90,19 @@ class Plan:
         return sum(chunk.rows for chunk in self.chunks)
 
 
-def open_coverage(lake: Path, coverage: Sequence[Coverage]) -> dict[str, LakeSnapshot]:
+def open_coverage(
+    lake: Path, coverage: Sequence[Coverage], mode: Mode = Mode.NONE
+) -> dict[str, LakeSnapshot]:
     """A snapshot for each stream that has events, or the code that says what is missing."""
     found = {}
     for part in coverage:
         if part.to_seq == 0:
             continue
-        snapshot = open_snapshot(lake, part.label)
-        _check_held(part, snapshot)
+        try:
+            snapshot = opened(lake, part.label)
+            _check_held(part, snapshot)
+        except StoreError as damage:
+            raise damaged(mode, damage, part.stream, part.to_seq) from damage
         assert snapshot is not None
         found[part.stream] = snapshot
     return found
@@ -113,17 +120,26 @@ def _check_held(part: Coverage, snapshot: LakeSnapshot | None) -> None:
         gone = f"{part.stream}: {part.from_seq} to {manifest.first_seq - 1} were pruned"
         raise QueryError(QueryCode.COVERAGE_PRUNED, gone)
     assert part.mmr_root is not None, "a stream with events has a root"
-    if _root_at(snapshot, part.to_seq) != part.mmr_root.hex():
+    root = _root_at(snapshot, part.to_seq)
+    if root is not None and root != part.mmr_root.hex():
         other = f"{part.stream}: the root at {part.to_seq} is another one here"
         raise QueryError(QueryCode.COVERAGE_MISMATCH, other)
 
 
-def _root_at(snapshot: LakeSnapshot, seq: int) -> str:
-    for segment in snapshot.manifest.segments:
-        if segment.to_seq == seq:
-            return segment.upto_root
-    (batch,) = read_rows(snapshot, seq, seq, columns=["mmr_root"])
-    root: bytes = batch.column("mmr_root")[0].as_py()
+def _root_at(snapshot: LakeSnapshot, seq: int) -> str | None:
+    """None where nothing up to there is retained: then no row is read, and no root known."""
+    manifest = snapshot.manifest
+    if seq == manifest.upto_seq or seq < manifest.first_seq:
+        return manifest.upto_root if seq == manifest.upto_seq else None
+    [segment] = manifest.find(seq, seq)
+    if segment.to_seq == seq:
+        return segment.upto_root
+    try:
+        [batch] = read_rows(snapshot, seq, seq, columns=["mmr_root"])
+        root: bytes = batch.column("mmr_root")[0].as_py()
+    except (*UNREAD, ValueError, StoreError) as flaw:
+        path = snapshot.folder.path(segment.rows)
+        raise broken(path, flaw.detail if isinstance(flaw, StoreError) else flaw) from flaw
     return root.hex()
 
 

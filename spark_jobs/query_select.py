@@ -11,6 +11,7 @@ from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.descriptor import Descriptor, Mode
 from queryapi.contract.rows import CLOSE, OPEN, RowShape
 from queryapi.result_files import INDEX, ROWS, Joined, JoinedFile
+from spark_jobs.query_damage import reading
 from spark_jobs.query_filter import matching, unreadable
 from spark_jobs.query_job import QueryJob, QueryLimits
 from spark_jobs.query_parts import IndexFile, Part, PartWriter, join_part
@@ -87,10 +88,11 @@ def _select_run(
     writer = PartWriter(parts, number)
     errors = 0
     for chunk in chunks:
-        if chunk.counts_unreadable:
-            errors += unreadable(chunk, descriptor.filter)
-        for batch in matching(chunk, descriptor.filter):
-            for encoded in encode_batch(shape, descriptor.projection, batch):
-                writer.add(encoded)
-                check_limits(limits, writer.rows, writer.bytes)
+        with reading(chunk, descriptor.evidence.mode):
+            if chunk.counts_unreadable:
+                errors += unreadable(chunk, descriptor.filter)
+            for batch in matching(chunk, descriptor.filter):
+                for encoded in encode_batch(shape, descriptor.projection, batch):
+                    writer.add(encoded)
+                    check_limits(limits, writer.rows, writer.bytes)
     return Selected(part=writer.finish(), unreadable_count=errors)

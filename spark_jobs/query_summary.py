@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from queryapi.contract.descriptor import Aggregate, Descriptor, Filter, Function, Mode
 from recorder.lake.columns import GROUP_FIELDS, GROUPS
-from spark_jobs.query_batch import broken
+from spark_jobs.query_damage import UNREAD, broken
 from spark_jobs.query_groups import EVENTS, Partial, key_names, key_of
 from spark_jobs.query_held import HeldTables
 from spark_jobs.query_plan import Chunk
@@ -123,7 +123,7 @@ def _read(chunk: Chunk, grouping: str, names: tuple[str, ...]) -> pa.Table:
         if table is None:
             table = _read_file(chunk.groups_file, grouping, names)
             _READ.put(key, table)
-    except (pa.ArrowException, OSError) as flaw:
+    except UNREAD as flaw:
         raise broken(chunk.groups_file, flaw) from flaw
     return table
 

@@ -92,7 +92,7 @@ def _attempt(work: Callable[[int, _Given], _Found], given: tuple[int, _Given]) -
         message = f"the lake is damaged: {damage.detail}"
         return Done(error_code=QueryCode.EXECUTION_FAILED, message=message)
     except OSError as refusal:  # What a task reads is judged where it is read; this is a write.
-        message = f"a task could not write: {refusal.strerror}"
+        message = f"a task could not write: {refusal.strerror or refusal}"
         return Done(error_code=QueryCode.EXECUTION_FAILED, message=message)
     finally:
         gc.enable()

@@ -109,9 +109,17 @@ class SessionPlan:
         }
 
 
+class NotStartedError(VeenError):
+    """The JVM did not come up: by how it is configured, or because somebody ended it."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(ErrorCode.CONFIG, f"Spark does not start: {reason}")
+
+
 def start_session(plan: SessionPlan) -> SparkSession:
     """The one session of this process; C.CONFIG when it would not be safe or does not start."""
     check_master(plan)
+    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - costs half a second
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -122,9 +130,9 @@ def start_session(plan: SessionPlan) -> SparkSession:
     with _environment(plan):
         try:
             return builder.getOrCreate()
-        except PySparkRuntimeError as failure:
+        except (PySparkRuntimeError, Py4JError, ConnectionError) as failure:
             forget_session()
-            raise VeenError(ErrorCode.CONFIG, f"Spark does not start: {failure}") from failure
+            raise NotStartedError(failure) from failure
 
 
 def check_master(plan: SessionPlan) -> None:

@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if "full" in item.keywords and not config.getoption("--full"):
+        if item.get_closest_marker("full") and not config.getoption("--full"):
             item.add_marker(skip_full)
         if config.getoption("--fast") and {"slow", "browser", "spark"} & set(item.keywords):
             item.add_marker(skip_fast)

@@ -74,10 +74,12 @@ class QueryError(ApiError):
         *,
         details: Iterable[Detail] = (),
         retry_after_s: int | None = None,
+        status: int | None = None,
     ) -> None:
-        super().__init__(
-            error_code, CODES[error_code], message, details=details, retry_after_s=retry_after_s
-        )
+        info = CODES[error_code]
+        if status is not None:
+            info = _info(status, info.tool_code)
+        super().__init__(error_code, info, message, details=details, retry_after_s=retry_after_s)
 
 
 def failed_at(code: QueryCode, stream: str, seq: int, reason: str) -> QueryError:

@@ -62,6 +62,9 @@ def _entry(found: object, flaws: Flaws, steps: Steps) -> Coverage:
     if not isinstance(stream, str):
         flaws.add("not text", *steps, "stream")
     to_seq = _seq(fields, "to_seq", 0, flaws, steps)
+    from_seq = _seq(fields, "from_seq", 1, flaws, steps)
+    if from_seq > to_seq + 1:
+        flaws.add("behind to_seq", *steps, "from_seq")
     root = fields.get("mmr_root")
     is_root_due = to_seq > 0
     if is_root_due is (root is None):
@@ -70,7 +73,7 @@ def _entry(found: object, flaws: Flaws, steps: Steps) -> Coverage:
         stream=str(stream),
         label=Label(_hash(fields, "label", flaws, steps)),
         hub_id=HubId(_hash(fields, "hub_id", flaws, steps)),
-        from_seq=_seq(fields, "from_seq", 1, flaws, steps),
+        from_seq=from_seq,
         to_seq=to_seq,
         mmr_root=None if root is None else MmrRoot(_hash(fields, "mmr_root", flaws, steps)),
     )

@@ -28,7 +28,7 @@ from recorder.lake.manifest import LakeFile, LakeManifest, Retired
 MANIFEST: Final = "manifest.json"
 LOCK: Final = "lock"
 SCRATCH: Final = ".tmp-"
-RETIRED_S: Final = 3600  # no query or replay runs longer than that
+RETIRED_S: Final = 2 * 3600  # twice as long as any query may run (query_time_s)
 _LOCK_POLL_S: Final = 0.02
 
 

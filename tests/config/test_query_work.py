@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from config.lake_work import LakeWork
 from config.query_run import QueryRun, written_or_failed
-from config.query_work import RUNNERS, QueryWork
+from config.query_work import ATTEMPTS_MAX, RUNNERS, QueryWork
 from config.settings_file import Settings
-from config.spark_driver import SparkDriver
+from config.spark_driver import SparkDriver, StoppingError
 from hub.errors import ErrorCode, VeenError
 from queryapi import services
 from queryapi.contract.codes import QueryCode, QueryError
@@ -117,16 +117,60 @@ def test_a_query_that_takes_too_long_fails_and_says_so(
 def test_what_may_pass_is_tried_again_and_then_given_up(
     call: Call, callers: Callers, name: str, work: QueryWork
 ) -> None:
-    """A JVM that dies is E.BUSY: the query is let go at once, for the next look, twice."""
+    """A JVM that dies is E.BUSY: the query is let go at once, for the next look, nine times."""
     [execution] = take(call, callers.alice, name, 1)
     assert services.start(execution, work._holder, LEASE)
-    for attempt in (1, 2, 3):
+    for attempt in range(1, ATTEMPTS_MAX + 1):
         execution.refresh_from_db()
         assert (execution.state, execution.attempts) == (State.RUNNING, attempt)
         work._refused(execution, VeenError(ErrorCode.BUSY, "the JVM of Spark ended"))
         services.take_over(Execution, execution.pk, work._holder, LEASE)
     found = Execution.objects.get(pk=execution.pk)
     assert (found.state, found.error_code) == (State.FAILED, "execution_failed")
+
+
+def test_a_worker_that_is_asked_to_stop_is_no_fault_of_its_queries(
+    call: Call, callers: Callers, name: str, work: QueryWork
+) -> None:
+    [execution] = take(call, callers.alice, name, 1)
+    assert services.start(execution, work._holder, LEASE)
+    for _ in range(2 * ATTEMPTS_MAX):
+        execution.refresh_from_db()
+        work._refused(execution, StoppingError())
+        assert services.take_over(Execution, execution.pk, work._holder, LEASE)
+    execution.refresh_from_db()
+    assert (execution.state, execution.attempts) == (State.RUNNING, 1)
+
+
+def test_a_worker_that_stops_begins_nothing(
+    call: Call, callers: Callers, name: str, work: QueryWork
+) -> None:
+    take(call, callers.alice, name, 1)
+    work._driver.cancel_jobs()
+    assert work.look() == 0
+    assert not work._active
+
+
+def test_queries_and_replays_count_together_and_old_ones_of_one_principal_starve_nobody(
+    call: Call, callers: Callers, asked: WebBundle, name: str, work: QueryWork
+) -> None:
+    [execution] = take(call, callers.alice, name, 1)
+    done = query_desk.complete(asked, execution.pk)
+    body = f'{{"descriptor":{done.descriptor},"result_digest":{done.digest}}}'.encode()
+    replays = [
+        Replay.objects.get(pk=call(callers.alice, "POST", "replay", body).json()["replay_id"])
+        for _ in range(3)
+    ]
+    mine = take(call, callers.alice, name, 20)
+    [other] = take(call, callers.bob, name, 1)
+    assert [key for key, _ in work._due()] == [str(replays[0].pk), str(replays[1].pk), other.pk]
+    assert services.start_replay(replays[0], "worker", LEASE)
+    assert services.start_replay(replays[1], "worker", LEASE)
+    assert [key for key, _ in work._due()] == [other.pk], "two run, and no third of hers"
+    for one in replays[:2]:
+        Replay.objects.filter(pk=one.pk).update(state=State.FAILED)
+    work._active.add(str(replays[2].pk))
+    assert [key for key, _ in work._due()] == [mine[0].pk, other.pk]
 
 
 def test_files_go_with_their_time_and_with_a_query_that_failed_after_writing_them(

@@ -149,6 +149,7 @@ def test_a_sample_rate_stays_exact() -> None:
     [
         ('"to_seq":12', '"to_seq":-1', "/meta/coverage/0/to_seq"),
         ('"from_seq":1', '"from_seq":0', "/meta/coverage/0/from_seq"),
+        ('"from_seq":1', '"from_seq":14', "/meta/coverage/0/from_seq"),
         ('"to_seq":12', '"to_seq":true', "/meta/coverage/0/to_seq"),
         ('"to_seq":12', '"to_seq":12,"more":1', "/meta/coverage/0/more"),
         ('"label":"7', '"label":"x', "/meta/coverage/0/label"),

@@ -191,4 +191,6 @@ def weakened(scene: Scene) -> list[Query]:
     differing = {one["field"] for one in said["comparison"] if not one["equal"]}
     assert {"evidence_policy", "evidence_hash", "result_id"} <= differing, differing
     assert "rows_hash" not in differing
+    key = f"query.replayed/{taken.replay_id}"
+    until(lambda: scene.is_recorded(key), "the replay is in the log", ANSWER_S)
     return [strong]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from config.settings_file import Settings
+from config.settings_kinds import Integer
 from hub.errors import ErrorCode, VeenError
 from hub.storage.disk import Disk
 from recorder.lake.folder import RETIRED_S, LakeBusyError, LakeFolder
@@ -154,3 +156,9 @@ def test_a_flipped_bit_and_a_missing_file_are_damage(
             folder.check(one)
         assert refusal.value.code is ErrorCode.DAMAGE
         path.unlink(missing_ok=True)
+
+
+def test_files_are_kept_longer_than_any_query_may_run() -> None:
+    kind = next(one for one in fields(Settings) if one.name == "query_time_s").metadata["kind"]
+    assert isinstance(kind, Integer)
+    assert kind.high < RETIRED_S

@@ -14,7 +14,7 @@ import pytest
 
 from hub import canonical_json
 from hub.canonical_json import Value
-from hub.errors import ErrorCode, StoreError
+from queryapi.contract.codes import QueryCode, QueryError
 from queryapi.contract.descriptor import Descriptor
 from queryapi.contract.descriptor_reader import read_submitted
 from queryapi.contract.evaluate import evaluate
@@ -109,10 +109,10 @@ def test_a_file_that_was_held_and_is_damaged_now_fails_the_question(
     descriptor = pinned(rows)
     assert ask(tmp_path / "lake", descriptor).rows
     spoil(groups_files[1])
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(QueryError, match="the lake is damaged: ") as refused:
         ask(tmp_path / "lake", descriptor)
-    assert refused.value.code is ErrorCode.DAMAGE
-    assert str(tmp_path) not in refused.value.detail
+    assert refused.value.error_code is QueryCode.EXECUTION_FAILED
+    assert str(tmp_path) not in refused.value.message
 
 
 def test_many_threads_read_the_same_as_one(
