@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -34,14 +34,10 @@ OTHERS: Final = 0o077
 OPTIONAL_PROGRAMS: Final = {
     "wrk": ("wrk",),
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
-    "java": ("java",),
-    "redis": ("redis-server", "valkey-server"),
 }
 OPTIONAL_MEANING: Final = {
     "wrk": "sharper load figures in `veen bench`",
     "chromium": "browser tests",
-    "java": "queries on Spark",
-    "redis": "a faster task queue",
 }
 MARKS: Final = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 
@@ -85,7 +81,8 @@ def check_ports(settings: Settings, state: StateDir) -> list[Check]:
 
     is_up = lock_holder(state) is not None
     checks = []
-    for name, port in (("web", settings.port), ("hub", settings.hub_port)):
+    ports = (settings.port, settings.hub_port, settings.gateway_port)
+    for name, port in zip(("web", "hub", "gateway"), ports, strict=True):
         if is_free(port):
             found = ("ok", f"{port} is free")
         elif is_up:
@@ -142,6 +139,33 @@ def check_programs(find: Callable[[str], str | None] = shutil.which) -> list[Che
     return checks
 
 
+def check_java(wanted: Path | None, environ: Mapping[str, str]) -> Check:
+    """The runtime that the worker would start Spark with."""
+    from config.java import choose_java  # noqa: PLC0415
+
+    try:
+        java = choose_java(wanted, environ)
+    except VeenError as refusal:
+        # A wrong path was meant to be right; no Java at all may be on purpose.
+        status = "info" if wanted is None else "warn"
+        return Check(name="java", status=status, detail=f"queries need it: {refusal.detail}")
+    detail = f"{java.home}, Java {java.version} (by {java.origin})"
+    return Check(name="java", status="ok", detail=detail)
+
+
+def check_broker(redis_url: str | None, environ: Mapping[str, str]) -> Check:
+    """Where the worker's tasks would wait."""
+    from config.broker import find_server  # noqa: PLC0415
+
+    if redis_url is not None:
+        return Check(name="broker", status="ok", detail="the one that redis_url names")
+    server = find_server(environ)
+    if server is None:
+        detail = "no Redis or Valkey found; tasks wait in files, a little slower"
+        return Check(name="broker", status="info", detail=detail)
+    return Check(name="broker", status="ok", detail=str(server))
+
+
 def check_settings(data_dir: Path | None) -> tuple[Settings, Check]:
     try:
         settings = load(flags={"data_dir": data_dir})
@@ -164,6 +188,8 @@ def examine(data_dir: Path | None) -> list[Check]:
         check_clock(time.time()),
         *check_ports(settings, state),
         check_secrets(state),
+        check_java(settings.java_home, os.environ),
+        check_broker(settings.redis_url, os.environ),
         *check_programs(),
     ]
 
@@ -186,5 +212,5 @@ def doctor(*, data_dir: Path | None, as_json: bool) -> int:
         click.echo(json.dumps({"ok": is_ok, "checks": [asdict(check) for check in checks]}))
     else:
         for check in checks:
-            click.echo(f"{MARKS[check.status]}  {check.name:<10} {check.detail}")
+            click.echo(f"{MARKS[check.status]}  {check.name:<12} {check.detail}")
     return 0 if is_ok else EXIT_NOT_READY

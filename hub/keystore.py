@@ -98,10 +98,10 @@ def is_keystore(data: bytes) -> bool:
     return data.startswith(_MAGIC)
 
 
-def write_key_file(path: Path, secret: bytes) -> None:
+def write_key_file(path: Path, secret: bytes, disk: Disk | None = None) -> None:
     """A 32-byte secret as hex and newline, mode 0600."""
     assert len(secret) == KEY_FILE_BYTES
-    write_private(path, secret.hex().encode() + b"\n")
+    write_private(path, secret.hex().encode() + b"\n", disk)
 
 
 def read_key_file(path: Path) -> bytes:
@@ -144,10 +144,10 @@ def read_private(path: Path) -> bytes:
     return data
 
 
-def write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes, disk: Disk | None = None) -> None:
     """Replace a small file whole or not at all, mode 0600."""
-    disk = Disk()
+    disk = disk or Disk()
     disk.mkdir(path.parent)
     # A scratch file left by a crash may have another mode; a new one gets ours from the start.
-    path.with_name(path.name + ".tmp").unlink(missing_ok=True)
+    disk.unlink(path.with_name(path.name + ".tmp"))
     disk.write_atomic(path, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hub.errors import ERRORS, ErrorCode, VeenError
 from hub.server import ipc
-from hub.server.http import Response
+from hub.server.http import Respond, Response
 from hub.wire import cbor
 
 CBOR = "application/cbor"
@@ -30,6 +30,21 @@ def error_response(refusal: VeenError, *, status: int | None = None) -> Response
     if status in (429, 503):
         headers = (("Retry-After", str(refusal.retry_after_s or RETRY_AFTER_S)),)
     return Response(status, error_map(refusal), CBOR, headers)
+
+
+def naming(respond: Respond, request_id: str) -> Respond:
+    """Answers that name their request where the failure is ours, so that it can be reported."""
+
+    def named(response: Response) -> None:
+        if response.status == ERRORS[ErrorCode.INTERNAL].status:
+            assert isinstance(response.body, bytes)
+            said = cbor.decode(response.body)
+            assert isinstance(said, dict)
+            detail = f"{said.get('detail', 'the hub failed')}; request {request_id}"
+            response = error_response(VeenError(ErrorCode.INTERNAL, detail))
+        respond(response)
+
+    return named
 
 
 def unauthorized(refusal: VeenError) -> Response:

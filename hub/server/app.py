@@ -22,6 +22,7 @@ from hub.server.answers import (
     cbor_response,
     error_map,
     error_response,
+    naming,
     plain,
     readiness,
     single,
@@ -109,6 +110,7 @@ class DataPlane:
 
     def serve(self, request: Request, respond: Respond) -> None:
         """One request."""
+        respond = naming(respond, request.request_id)
         try:
             if request.path == "/submit" and request.method == "POST":
                 self._submit(request, respond)

@@ -66,7 +66,7 @@ class Identity:
     def stage_next_key(self) -> SigningKey:
         """Write the next key beside the present one."""
         fresh = SigningKey.generate()
-        write_key_file(self.layout.keys / NEXT_KEY, fresh.seed)
+        write_key_file(self.layout.keys / NEXT_KEY, fresh.seed, self.disk)
         return fresh
 
     def adopt(self, record: RotationRecord | ForkRecord, fresh: SigningKey) -> None:
@@ -85,7 +85,7 @@ def load_identity(layout: Layout, disk: Disk) -> Identity:
     """The identity of a directory; created on first use, finished after a stop."""
     disk.mkdir(layout.keys)
     fresh = not layout.format.exists()
-    key = SigningKey(_secret(layout.keys / HUB_KEY, create=fresh))
+    key = SigningKey(_secret(layout.keys / HUB_KEY, disk, create=fresh))
     if fresh:
         disk.write_atomic(layout.format, format_bytes(key.public))
     identity = Identity(
@@ -93,17 +93,17 @@ def load_identity(layout: Layout, disk: Disk) -> Identity:
         disk=disk,
         first_pk=read_format(layout),
         key=key,
-        service=SigningKey(_secret(layout.keys / SERVICE_KEY, create=True)),
-        reader=DhSecret(_secret(layout.keys / READER_KEY, create=True)),
+        service=SigningKey(_secret(layout.keys / SERVICE_KEY, disk, create=True)),
+        reader=DhSecret(_secret(layout.keys / READER_KEY, disk, create=True)),
         records=FramedFile(layout.rotations, disk),
     )
     _finish_change(identity)
     return identity
 
 
-def _secret(path: Path, *, create: bool) -> bytes:
+def _secret(path: Path, disk: Disk, *, create: bool) -> bytes:
     if create and not path.exists():
-        write_key_file(path, SigningKey.generate().seed)
+        write_key_file(path, SigningKey.generate().seed, disk)
     return read_key_file(path)
 
 

@@ -31,8 +31,9 @@ def test_json_lists_every_check_in_one_document(
     document = json.loads(capsys.readouterr().out)
     assert code == (0 if document["ok"] else 9)
     names = {check["name"] for check in document["checks"]}
-    wanted = {"python", "settings", "disk", "fsync", "clock", "port web", "port hub", "secrets"}
-    assert names == wanted | {"wrk", "chromium", "java", "redis"}
+    wanted = {"python", "settings", "disk", "fsync", "clock", "secrets"}
+    wanted |= {"port web", "port hub", "port gateway"}
+    assert names == wanted | {"wrk", "chromium", "java", "broker"}
     assert not (tmp_path / "state").exists(), "looking must not create anything"
 
 
@@ -69,13 +70,36 @@ def test_a_clock_before_the_software_fails(now: float, status: str) -> None:
 def test_a_taken_port_is_a_warning_because_up_takes_the_next(state: StateDir) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        settings = Settings(port=taken, hub_port=taken)
+        settings = Settings(port=taken, hub_port=taken, gateway_port=taken)
         found = doctor.check_ports(settings, state)
-    assert [check.status for check in found] == ["warn", "warn"]
+    assert [check.status for check in found] == ["warn"] * 3
 
 
 def test_missing_optional_programs_are_only_told() -> None:
     assert {check.status for check in doctor.check_programs(find=lambda _: None)} == {"info"}
+
+
+def test_the_java_of_the_worker_is_found_where_the_worker_finds_it(tmp_path: Path) -> None:
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    (home / "bin" / "java").write_text("")
+    (home / "bin" / "java").chmod(0o700)
+    for wanted, environ in ((home, {}), (None, {"JAVA_HOME": str(home), "PATH": ""})):
+        found = doctor.check_java(wanted, environ)
+        assert (found.status, str(home) in found.detail) == ("ok", True)
+    assert doctor.check_java(tmp_path / "nowhere", {}).status == "warn"
+
+
+def test_the_broker_of_the_worker_is_found_where_the_worker_finds_it(tmp_path: Path) -> None:
+    server = tmp_path / "redis-server"
+    server.write_text("")
+    server.chmod(0o700)
+    found = doctor.check_broker(None, {"PATH": str(tmp_path)})
+    assert (found.status, found.detail) == ("ok", str(server))
+    named = doctor.check_broker("redis://:secret@host/0", {"PATH": ""})
+    assert named.status == "ok"
+    assert "secret" not in named.detail
 
 
 def test_wrong_settings_fail_and_the_rest_is_still_looked_at(

@@ -11,12 +11,14 @@ import pytest
 
 from hub.crypto.hashing import h
 from hub.errors import ErrorCode, VeenError
+from hub.server import tokens
 from hub.server.core import HubCore, Submission
+from hub.server.tokens import TokenFile
 from hub.storage import attachments, manifests
 from hub.storage.disk import Disk
 from hub.storage.fsck import run_fsck
 from hub.storage.prune import prune_label
-from hub.types import Hash, LeafHash
+from hub.types import Hash, LeafHash, MmrRoot
 from hub.wire.manifest import Manifest
 from hub.wire.receipt import Receipt
 from tests.support.disks import CountingDisk, Fault, FaultyDisk, Stopped
@@ -40,10 +42,13 @@ class Life:
     answered: dict[LeafHash, bytes] = field(default_factory=dict)  # leaf to RECEIPT
     manifests: list[Manifest] = field(default_factory=list)
     is_attached: bool = False
+    bearer: str | None = None  # of a token that was given out and not taken back
+    is_revoking: bool = False
+    findings: list[bytes] = field(default_factory=list)
     core: HubCore | None = None
 
     def live(self) -> None:
-        """Appends, a roll, checkpoints, retention, a new key, an attachment, the end."""
+        """Appends, a roll, checkpoints, retention, an attachment, a token, a new key, a finding."""
         core = self.core = open_core(self.root, self.disk, segment_bytes=SEGMENT_BYTES)
         self.submit(core, 2)
         self.submit(core, 2)
@@ -52,8 +57,11 @@ class Life:
         self._try(core, self._prune)
         self.submit(core, 1)
         self._try(core, self._attach)
+        self._try(core, self._add_token)
         self._try(core, self._rotate)
         self.submit(core, 1)
+        self._try(core, self._report)
+        self._try(core, self._revoke_token)
         self._try(core, self._checkpoint)
         core.close()
 
@@ -91,6 +99,28 @@ class Life:
         attachments.write(core.store.layout, core.store.disk, Hash(h(SEALED)), SEALED)
         self.is_attached = True
 
+    def _add_token(self, core: HubCore) -> None:
+        self.bearer = tokens.add(core.store.layout.tokens, core.store.disk, "one", None, [])
+
+    def _revoke_token(self, core: HubCore) -> None:
+        if self.bearer is not None:
+            self.is_revoking = True
+            tokens.revoke(core.store.layout.tokens, core.store.disk, "one")
+            self.bearer = None
+
+    def _report(self, core: HubCore) -> None:
+        """What a hub that lies would have signed for a place of the log."""
+        if not self.answered:
+            return  # there is nothing to contradict
+        told = Receipt.decode(next(iter(self.answered.values())))
+        key = core.identity.key
+        lie = Receipt.sign(
+            key, told.label, told.stream_seq, told.leaf_hash, MmrRoot(bytes(32)), told.hub_ts
+        )
+        pair = b"\x82" + told.encode() + lie.encode()
+        core.report_equivocation(pair)
+        self.findings.append(pair)
+
     @staticmethod
     def _rotate(core: HubCore) -> None:
         core.rotate()
@@ -120,10 +150,23 @@ def check_afterwards(life: Life) -> None:
             assert manifests.read(core.store.layout, manifest.id) == manifest.encode()
         if life.is_attached:
             assert attachments.read(core.store.layout, Hash(h(SEALED))) == SEALED
+        assert set(life.findings) <= set(core.findings.records)
+        check_token(life, core)
         check_retries(life, core)
     finally:
         core.close()
     assert run_fsck(life.root).findings == ()
+
+
+def check_token(life: Life, core: HubCore) -> None:
+    """One that was given out opens; when its end was asked for it may, else it must."""
+    known = {row["name"] for row in tokens.listing(core.store.layout.tokens)}
+    if life.bearer is not None and not life.is_revoking:
+        assert known == {"one"}
+        TokenFile(core.store.layout.tokens).find(life.bearer)
+    elif life.bearer is None and life.is_revoking:
+        assert known == set()
+    assert known <= {"one"}
 
 
 def check_retries(life: Life, core: HubCore) -> None:
