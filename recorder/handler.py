@@ -26,7 +26,7 @@ from recorder.sdk import Recorder
 
 EVENT_TYPE: Final = "log.line"
 _DEPTH_MAX: Final = 16
-_CUT_CHARACTERS: Final = 8192  # of the message of a line that is too large as a whole
+_CUTS: Final = (8192, 1024, 128)  # characters of the message of a line that is too large
 _NUMBER_MAX: Final = 10**EXPONENT_MAX
 _OWN_FIELDS: Final = frozenset(
     {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"}
@@ -68,17 +68,24 @@ class RecorderHandler(logging.Handler):
             return
         _inside.is_busy = True
         try:
-            found = self.event_of(record)
-            try:
-                self.recorder.record_json(found)
-            except RecordError as refusal:
-                if refusal.error_code is not RecordCode.EVENT_TOO_LARGE:
-                    raise
-                self.recorder.record_json(_cut(found))
+            self._record(self.event_of(record))
         except Exception:  # noqa: BLE001 - a line that cannot be logged must not stop the program
             self.handleError(record)
         finally:
             _inside.is_busy = False
+
+    def _record(self, found: dict[str, Encodable]) -> None:
+        """The line, or as much of it as its stream takes."""
+        cuts = iter(_CUTS)
+        event = found
+        while True:
+            try:
+                return self.recorder.record_json(event)
+            except RecordError as refusal:
+                characters = next(cuts, None)
+                if refusal.error_code is not RecordCode.EVENT_TOO_LARGE or characters is None:
+                    raise
+                event = _cut(found, characters)
 
     def event_of(self, record: logging.LogRecord) -> dict[str, Encodable]:
         """The event of a line."""
@@ -147,9 +154,9 @@ def _text(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _cut(found: dict[str, Encodable]) -> dict[str, Encodable]:
+def _cut(found: dict[str, Encodable], characters: int) -> dict[str, Encodable]:
     payload = found["payload"]
     assert isinstance(payload, dict)
     kept = {name: payload[name] for name in ("level", "source")}
-    message = str(payload["message"])[:_CUT_CHARACTERS]
+    message = str(payload["message"])[:characters]
     return {**found, "payload": {**kept, "message": message, "truncated": True}}

@@ -23,6 +23,7 @@ from hub.client import OutboxReader
 from hub.client.outbox_file import outbox_path
 from hub.crypto.hashing import h
 from hub.errors import ErrorCode, StoreError, VeenError
+from hub.storage.disk import Disk
 from hub.types import ClientId
 from recorder import sdk_readerkeys, sdk_standing, spool_files
 from recorder.codes import RecordError
@@ -89,7 +90,9 @@ class Recorder:
         sdk_standing.claim(self.spool_dir, connection)
         self.standing = Standing(connection, self.spool_dir)
         folder = self.spool_dir / STATE / "outbox"
-        self._outbox = OutboxReader(outbox_path(folder, ClientId(self._key.public)))
+        outbox = outbox_path(folder, ClientId(self._key.public))
+        spool_files.make_folder(outbox.parent, Disk())
+        self._outbox = OutboxReader(outbox)
         self._spool_bytes_max = spool_bytes_max
         self._read_at = self._file.stat().st_mtime_ns
         self._guard = threading.Lock()

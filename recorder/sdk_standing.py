@@ -20,6 +20,7 @@ from hub.types import DhKey, Label
 from hub.wire import readerkey
 from hub.wire.captoken import CapToken
 from hub.wire.readerkey import ReaderKeyRecord
+from recorder import spool_files
 from recorder.connection import Connection
 from recorder.streams import StreamConfig, StreamMap
 
@@ -57,7 +58,7 @@ def default_spool_dir(connection: Connection) -> Path:
 def claim(folder: Path, connection: Connection) -> None:
     """A spool directory belongs to one producer key; raise where it is another's."""
     disk = Disk()
-    disk.mkdir(folder)
+    spool_files.make_folder(folder, disk)
     path = folder / _OWNER
     owner = path.read_text("ascii", errors="replace").strip() if path.exists() else None
     if owner is None:

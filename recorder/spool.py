@@ -46,7 +46,7 @@ class SpoolWriter:
         self._full_fds: list[int] = []  # of files that are left, to be synced and closed
         self._new_names = False
         self._allowance = 0  # bytes that fit for sure
-        self._disk.mkdir(folder)
+        spool_files.make_folder(folder, self._disk)
 
     def append(self, entry: SpoolEntry) -> tuple[str, int]:
         """Write one entry; returns its file and the offset behind it."""

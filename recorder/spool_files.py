@@ -83,6 +83,8 @@ class SpoolEntry:
         """The rule: read each item strictly; every refusal names its byte."""
         reader = cbor.Reader(data)
         items = reader.array_length(minimum=3, maximum=5)
+        if items == 4:
+            raise WireError("an entry has three items, or five with its key")
         flags, stream, body = reader.uint(maximum=1), reader.tstr(), reader.bstr()
         key, content = (reader.tstr(), reader.bstr()) if items > 3 else (None, b"")
         reader.end()
@@ -203,6 +205,14 @@ def is_torn(path: Path, start: int) -> bool:
         return True
     length: int = frames.HEAD.unpack_from(data)[0]
     return frames.HEAD_BYTES + length > len(data)
+
+
+def make_folder(folder: Path, disk: Disk) -> None:
+    """A directory whose name outlives a power cut; else all that is synced in it goes with it."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    disk.mkdir(folder)
+    for made in reversed(missing):
+        disk.sync_dir(made.parent)
 
 
 def create(path: Path, disk: Disk) -> int:

@@ -57,8 +57,9 @@ def write(desk: Desk, name: str, out: Path, key_file: Path | None) -> dict[str, 
 
 
 def _refuse_to_replace_a_key(out: Path) -> None:
-    if out.exists():
-        detail = f"{out} exists; `--update {out}` rewrites a connection file and keeps its key"
+    held = _read(out).producer if out.exists() else None
+    if held is not None and held.key is not None:
+        detail = f"{out} holds the key of {held.name}; `--update {out}` keeps it"
         raise VeenError(ErrorCode.CONFIG, detail)
 
 

@@ -24,8 +24,10 @@ from hub.client.outbox import Entry
 from hub.client.outbox_file import outbox_path
 from hub.crypto.signing import SigningKey
 from hub.errors import VeenError
+from hub.storage.disk import Disk
 from hub.types import ClientId, PublicKey
 from hub.wire.receipt import Receipt
+from recorder import spool_files
 from recorder.codes import RecordCode, RecordError
 from recorder.deadletters import DeadLetters
 from recorder.gateway.config import GatewayConfig, Held
@@ -188,6 +190,8 @@ class Desk:
 
     def _open_client(self) -> HubClient:
         config = self._config
+        outbox = outbox_path(self._folder / OUTBOX, ClientId(self._held.principal))
+        spool_files.make_folder(outbox.parent, Disk())
         return HubClient(
             config.hub_url,
             config.hub_pk,

@@ -4,6 +4,7 @@ import json
 import logging
 import logging.config
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,17 @@ def test_a_line_that_is_too_large_is_cut_and_says_so(
     (payload,) = payloads(cast, hub.url)
     assert payload["truncated"] is True
     assert set(payload["message"]) == {"x"}
+
+
+def test_a_line_is_cut_to_what_its_stream_takes(cast: Cast, hub: LiveHub, tmp_path: Path) -> None:
+    first, second = (cast.entry(name) for name in cast.types)
+    file = cast.write(tmp_path, streams=(replace(first, event_bytes_max=2_000), second))
+    handler = RecorderHandler(file, spool_dir=tmp_path / "spool")
+    handler.handle(logging.makeLogRecord({"name": "n", "msg": "é" * 3_000}))
+    assert handler.recorder.flush(WAIT_S)
+    handler.close()
+    (payload,) = payloads(cast, hub.url)
+    assert (payload["truncated"], len(payload["message"])) == (True, 128)
 
 
 def test_a_line_that_cannot_be_recorded_does_not_stop_the_program(

@@ -202,11 +202,14 @@ def child(path: Path, spool: Path, count: int, prefix: str, then: str) -> subpro
     )
 
 
-def test_kill_9_loses_and_doubles_nothing(hub: LiveHub, cast: Cast, tmp_path: Path) -> None:
+def test_kill_9_loses_and_doubles_nothing(
+    hub: LiveHub, cast: Cast, tmp_path: Path, scaled: Callable[[int, int], int]
+) -> None:
     """Each child is killed with its drainer at work; the next one finishes what it left."""
     path = cast.write(tmp_path)
     expected: list[str] = []
-    for prefix in "abcd":
+    rounds = [f"{number}." for number in range(scaled(4, 100))]
+    for prefix in rounds:
         process = child(path, tmp_path / "spool", 300, prefix, "kill")
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
@@ -220,7 +223,7 @@ def test_kill_9_loses_and_doubles_nothing(hub: LiveHub, cast: Cast, tmp_path: Pa
         until(lambda: recorder.state().pending == 0)
     found = subjects(cast, hub.url)
     assert sorted(found) == sorted([*expected, "z0"])
-    for prefix in "abcd":
+    for prefix in rounds:
         mine = [subject for subject in found if subject.startswith(prefix)]
         assert mine == [f"{prefix}{number}" for number in range(300)]
 

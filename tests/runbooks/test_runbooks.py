@@ -167,7 +167,7 @@ def _corruption(desk: Desk, told: str) -> None:
     index.write_bytes(bytes(len(index.read_bytes())))
     copy, fsck, rebuild = blocks("corruption")
     del copy
-    with pytest.raises(AssertionError, match="DAMAGE|index"):
+    with pytest.raises(AssertionError, match=r"DAMAGE|index"):
         desk.run(fsck)
     assert "CONSISTENT" in desk.run(rebuild)
 

@@ -186,6 +186,34 @@ def test_a_producers_file_is_all_it_needs_until_it_is_revoked(
     assert [one["name"] for one in every] == ["shop", "shop"]
 
 
+def test_a_connection_file_is_brought_up_to_date_and_no_key_is_lost(
+    shell: Shell, orders: str, tmp_path: Path
+) -> None:
+    out, news = tmp_path / "web.json", tmp_path / "news.json"
+    words = ("recorder", "producer", "connection")
+    shell.json("recorder", "producer", "add", "web", "--stream", orders, "--out", out)
+    before = out.read_bytes()
+    told = shell.json(*words, "web", "--update", out)
+    assert (told["changed"], out.read_bytes()) == (False, before)
+    held = shell.json("stream", "keys", orders, "--rotate")["keys"][0]["key_id"]
+    told = shell.json(*words, "web", "--update", out)
+    assert (told["changed"], told["streams"][0]["key_id"]) == (True, held)
+    assert load(out)[1].seed.hex() in before.decode()
+    record(*load(out))
+    for _ in range(2):  # what holds no key may be written again
+        shell.json(*words, "web", "--out", news)
+    assert Connection.parse(news.read_bytes()).producer is None
+    assert shell.json(*words, "web", "--update", out, "--from", news)["changed"] is False
+    shell.json(*words, "web", "--out", tmp_path / "k.json", "--key-file", "/k/web.key")
+    kept = Connection.parse((tmp_path / "k.json").read_bytes())
+    assert kept.producer is not None
+    assert kept.producer.key_file == "/k/web.key"
+    assert "holds the key" in shell.json(*words, "web", "--out", out, code=1)["error"]["message"]
+    shell.json(*words, "other", "--update", out, code=1)
+    shell.json(*words, "nobody", "--out", tmp_path / "n.json", code=1)
+    shell.json(*words, "web", code=1)
+
+
 def test_an_answer_that_never_came_costs_no_key(shell: Shell, orders: str, tmp_path: Path) -> None:
     """The same command again finds its key and its act, and nothing is asked for twice."""
     out = tmp_path / "late.json"

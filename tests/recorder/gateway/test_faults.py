@@ -9,6 +9,7 @@ import itertools
 import json
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,12 +70,12 @@ def test_while_the_hub_is_away_keyed_events_are_pending_and_others_not_taken(
 
 
 def test_kill_9_in_mid_request_and_a_retry_records_once(
-    hub: LiveHub, make_cast: MakeCast, tmp_path: Path
+    hub: LiveHub, make_cast: MakeCast, tmp_path: Path, scaled: Callable[[int, int], int]
 ) -> None:
     """Whatever the killed gateway had done of each request, the retry finishes it."""
     cast = make_cast(hub)
     Publisher(tmp_path).publish(cast)
-    rounds, each = 4, 60
+    rounds, each = scaled(4, 100), 60
     for number in range(rounds):
         batch = {
             "events": [
@@ -89,7 +90,7 @@ def test_kill_9_in_mid_request_and_a_retry_records_once(
 
             thread = threading.Thread(target=send)
             thread.start()
-            thread.join(0.03 * number)
+            thread.join(0.03 * (number % 5))
             gateway.kill()
             thread.join()
         with gateways.running(tmp_path) as gateway:
