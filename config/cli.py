@@ -67,7 +67,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "receipt": Entry("hub.cli.messages:receipt", "Fetch a receipt."),
         "proof": Entry("hub.cli.messages:proof", "Fetch an inclusion proof."),
         "verify": Entry(
-            "recorder.cli.evidence:verify", "Check evidence offline, every check listed."
+            "queryapi.cli.verify:anything", "Check evidence offline, every check listed."
         ),
         "inspect": Entry("hub.cli.evidence:inspect", "Show the fields of any wire object."),
         "explain": Entry("hub.cli.evidence:explain", "Say what a code means and what to do."),

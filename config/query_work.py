@@ -189,10 +189,7 @@ class QueryWork:
     # -- replays
 
     def _replay(self, replay: Replay) -> None:
-        if replay.state == State.PENDING:
-            if not services.start_replay(replay, self._holder, LEASE):
-                return
-        elif not services.take_over(Replay, replay.pk, self._holder, LEASE):
+        if not self._takes(replay):
             return
         replay.refresh_from_db()
         code = QueryCode.INTERNAL_ERROR
@@ -203,9 +200,11 @@ class QueryWork:
             try:
                 digest, compared = self._runner.compare(replay, run)
             except QueryError as failure:
-                is_late = failure.error_code is QueryCode.CANCELLED
-                code = QueryCode.EXECUTION_FAILED if is_late else failure.error_code
-                self._fail_replay(replay, code, failure.message)
+                code, message = failure.error_code, failure.message
+                if code is QueryCode.CANCELLED:  # By its time: nobody else can.
+                    code = QueryCode.EXECUTION_FAILED
+                    message = f"The replay took longer than {self._settings.query_time_s} seconds."
+                self._fail_replay(replay, code, message)
             except VeenError as refusal:
                 self._refused(replay, refusal)
             except Exception:
@@ -215,6 +214,11 @@ class QueryWork:
                 self._fail_replay(replay, code, "The replay could not be run.")
             else:
                 services.complete_replay(replay, self._holder, digest, compared)
+
+    def _takes(self, replay: Replay) -> bool:
+        if replay.state == State.PENDING:
+            return services.start_replay(replay, self._holder, LEASE)
+        return services.take_over(Replay, replay.pk, self._holder, LEASE)
 
     def _fail_replay(self, replay: Replay, code: QueryCode, message: str) -> None:
         services.fail_replay(replay, code, message, holder=self._holder)

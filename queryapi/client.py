@@ -29,6 +29,7 @@ from recorder.web_client import WebClient, details_of, seconds_of
 PAGE_ROWS: Final = 5_000
 POLL_S: Final = 0.1
 POLL_MAX_S: Final = 2.0
+_LIST_MAX: Final = 500
 DEPTH: Final = canonical_json.DEPTH_MAX + 8
 ROWS: Final = "rows.json"
 EVIDENCE: Final = "evidence.json"
@@ -36,6 +37,13 @@ DIGEST: Final = "digest.json"
 DESCRIPTOR: Final = "descriptor.json"
 _BASE: Final = "/api/query"
 _MANIFESTS: Final = "/api/record/manifests"
+
+
+class NotFinishedError(VeenError, TimeoutError):
+    """The time that was allowed is over; the work goes on."""
+
+    def __init__(self, name: str, timeout_s: float) -> None:
+        super().__init__(ErrorCode.BUSY, f"{name} is not finished after {timeout_s:g} s")
 
 
 class QueryWeb(WebClient):
@@ -90,20 +98,22 @@ class Client:
         status = parse(self.web.read(f"{_BASE}/status/{result_id}"))
         return Query(client=self, query_id=status["query_id"], result_id=result_id)
 
-    def list(self, *, limit: int = 50) -> Iterator[dict[str, Any]]:
+    def list(self, *, limit: int = 50, after: str | None = None) -> Iterator[dict[str, Any]]:
         """Status objects, newest first."""
-        after: str | None = None
+        yield from self.listed(limit=limit, after=after)["queries"]
+
+    def listed(self, *, limit: int = 50, after: str | None = None) -> dict[str, Any]:
+        """The same as one document; `next` is what to give as `after` for more, null at the end."""
+        found: list[dict[str, Any]] = []
         while True:
-            asked = {"limit": str(min(limit, 500))} | ({} if after is None else {"after": after})
-            found = parse(self.web.read(f"{_BASE}/list", asked))
-            for one in found["queries"]:
-                yield one
-                limit -= 1
-                if limit <= 0:
-                    return
-            after = found["next"]
-            if after is None:
-                return
+            asked = {"limit": str(min(limit - len(found), _LIST_MAX))}
+            page = parse(
+                self.web.read(f"{_BASE}/list", asked | ({} if after is None else {"after": after}))
+            )
+            found += page["queries"]
+            after = page["next"]
+            if after is None or len(found) >= limit:
+                return {"queries": found, "next": after}
 
     def replay(self, descriptor: Value, digest: Value) -> Replay:
         """Ask a recorded query again, to be compared with its digest."""
@@ -127,13 +137,13 @@ class Query:
         return parse(self.client.web.read(f"{_BASE}/status/{self.result_id}"))
 
     def wait(self, timeout_s: float = 600.0) -> Query:
-        """Return when it is completed; raise its failure, or E.BUSY when the time is over."""
+        """Return when it is completed; raise its failure, or NotFinishedError."""
         for status in watch(self, timeout_s):
             if status["status"] == "failed":
                 raise failure_of(status)
             if status["status"] == "completed":
                 return self
-        raise VeenError(ErrorCode.BUSY, f"{self.query_id} is not finished after {timeout_s:g} s")
+        raise NotFinishedError(self.query_id, timeout_s)
 
     def cancel(self) -> dict[str, Any]:
         """Stop it; the status object."""
@@ -233,7 +243,7 @@ class Replay:
         return parse(self.client.web.read(f"{_BASE}/replay/{self.replay_id}"))
 
     def wait(self, timeout_s: float = 600.0) -> dict[str, Any]:
-        """The comparison; raises the failure, or E.BUSY when the time is over."""
+        """The comparison; raises the failure, or NotFinishedError."""
         end, pause = time.monotonic() + timeout_s, POLL_S
         while True:
             status = self.status()
@@ -242,7 +252,6 @@ class Replay:
             if status["status"] == "completed":
                 return status
             if time.monotonic() >= end:
-                detail = f"the replay is not finished after {timeout_s:g} s"
-                raise VeenError(ErrorCode.BUSY, detail)
+                raise NotFinishedError(f"replay {self.replay_id}", timeout_s)
             time.sleep(pause)
             pause = min(pause * 1.3, POLL_MAX_S)

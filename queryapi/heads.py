@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from hub.errors import StoreError
 from hub.types import Label
 from queryapi.contract.coverage import Coverage
 from recorder.hub_reads import HubReads
@@ -34,6 +35,12 @@ def pin_coverage(hub: HubReads, streams: Mapping[str, Stream], lake: Path) -> li
 
 
 def _first_held(lake: Path, label: Label) -> int:
-    """What retention took from the log, ingest took from the lake; both keep the same rest."""
-    snapshot = open_snapshot(lake, label)
+    """What retention took from the log, ingest took from the lake; both keep the same rest.
+
+    A damaged lake is for the run to name: here it is as if nothing had been ingested.
+    """
+    try:
+        snapshot = open_snapshot(lake, label)
+    except (StoreError, OSError):
+        return 1
     return 1 if snapshot is None else snapshot.manifest.first_seq

@@ -8,8 +8,9 @@ where the key was rotated since (`rotations.json`, saved beside the answer).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 from hub import canonical_json, mmr
 from hub.canonical_json import JsonError, Value
 from hub.errors import ErrorCode, ProofError, VeenError, WireError
-from hub.types import LeafHash, MmrRoot, PublicKey
+from hub.types import MmrRoot, PublicKey
 from hub.verify_report import Report, Verdict
 from hub.wire.receipt import Receipt
 from queryapi.client import DEPTH, DESCRIPTOR, DIGEST, EVIDENCE, ROWS, encode_row
@@ -27,6 +28,7 @@ from queryapi.contract.digest import ResultDigest
 from queryapi.contract.evaluate import evaluate
 from queryapi.contract.evidence import Sampler, summary_bytes
 from queryapi.contract.rows import RowShape, rows_hash
+from queryapi.replayed import read_events
 from queryapi.signers import Signers
 from recorder.projection import Row
 
@@ -43,7 +45,11 @@ class Saved:
 
 
 def verify_saved(
-    folder: Path, *, events: Iterable[tuple[Row, bytes]] | None = None, hub_pk: PublicKey | None
+    folder: Path,
+    *,
+    events: Iterable[tuple[Row, bytes]] | None = None,
+    events_file: Path | None = None,
+    hub_pk: PublicKey | None,
 ) -> Report:
     """Every check that these files allow; `events` are rows of the log with their RECEIPTs."""
     report = Report("query result")
@@ -65,22 +71,34 @@ def verify_saved(
         f"the evidence is what mode {descriptor.evidence.mode} asks for, about these rows",
         lambda: _check_evidence(folder, saved),
     )
+    if events_file is not None:
+        assert descriptor.coverage is not None
+        hub_ids = {part.stream: part.hub_id for part in descriptor.coverage}
+        events = read_events(events_file, hub_ids)
     if events is not None:
-        _check_events(report, saved, list(events), hub_pk)
+        reading: Callable[[], list[tuple[Row, bytes]]] = partial(list, events)
+        given = report.check(Verdict.INTEGRITY, "the events are well-formed", reading)
+        if given is not None:
+            _check_events(report, saved, given, hub_pk)
     return report
 
 
 def _open(report: Report, folder: Path) -> Saved | None:
     def read() -> Saved:
-        try:
-            descriptor = read_recorded((folder / DESCRIPTOR).read_bytes())
-            digest = ResultDigest.decode(canonical_json.parse((folder / DIGEST).read_bytes()))
-        except OSError as missing:
-            detail = f"{missing.filename}: {missing.strerror}"
-            raise VeenError(ErrorCode.NOTFOUND, detail) from missing
+        descriptor = read_recorded(_bytes(folder / DESCRIPTOR))
+        digest = ResultDigest.decode(canonical_json.parse(_bytes(folder / DIGEST)))
         return Saved(folder=folder, descriptor=descriptor, digest=digest)
 
     return report.check(Verdict.INTEGRITY, "descriptor and digest are in their only spelling", read)
+
+
+def _bytes(path: Path) -> bytes:
+    """A file of the answer; one that is not there is a check that fails."""
+    try:
+        return path.read_bytes()
+    except OSError as missing:
+        detail = f"{path.name}: {missing.strerror}"
+        raise VeenError(ErrorCode.NOTFOUND, detail) from missing
 
 
 def _check_ids(descriptor: Descriptor, digest: ResultDigest) -> None:
@@ -94,9 +112,13 @@ def _check_ids(descriptor: Descriptor, digest: ResultDigest) -> None:
 
 def _check_hash(path: Path, expected: str) -> None:
     context = sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            context.update(block)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                context.update(block)
+    except OSError as missing:
+        detail = f"{path.name}: {missing.strerror}"
+        raise VeenError(ErrorCode.NOTFOUND, detail) from missing
     if context.hexdigest() != expected:
         raise ProofError(f"{path.name} has the hash {context.hexdigest()}, not {expected}")
 
@@ -117,7 +139,7 @@ def _check_rows(folder: Path, saved: Saved) -> None:
 def _rows(folder: Path) -> list[dict[str, Value]]:
     try:
         # Sums have no bound, so what was hashed may hold numbers that no event could.
-        data = (folder / ROWS).read_bytes()
+        data = _bytes(folder / ROWS)
         found = canonical_json.parse(data, depth_max=DEPTH, is_bounded=False)
     except JsonError as flaw:
         raise WireError(f"{ROWS}: {flaw}") from flaw
@@ -132,7 +154,7 @@ def _rows(folder: Path) -> list[dict[str, Value]]:
 def _check_evidence(folder: Path, saved: Saved) -> None:
     """The summary is the descriptor's, its entries exactly the sampled rows, in order."""
     descriptor = saved.descriptor
-    data = (folder / EVIDENCE).read_bytes()
+    data = _bytes(folder / EVIDENCE)
     found = canonical_json.parse(data)
     if not isinstance(found, dict):
         raise WireError("the evidence is no object")
@@ -170,11 +192,13 @@ def _check_events(
     hub_pk: PublicKey | None,
 ) -> None:
     rows = [row for row, _ in events]
-    report.check(
+    told = report.check(
         Verdict.COMPLETENESS,
         "the events fold to the roots of the coverage",
         lambda: _check_fold(saved.descriptor, rows),
     )
+    if told:
+        report.note(_pruned_note(told, is_pinned=hub_pk is not None))
     if hub_pk is not None:
         report.check(
             Verdict.INTEGRITY,
@@ -188,30 +212,35 @@ def _check_events(
     )
 
 
-def _check_fold(descriptor: Descriptor, rows: list[Row]) -> None:
+def _check_fold(descriptor: Descriptor, rows: list[Row]) -> list[str]:
+    """The streams whose start was pruned, of which only the end and the places are compared."""
     assert descriptor.coverage is not None
-    by_stream: Mapping[str, dict[int, LeafHash]] = _leaves(rows)
-    for part in descriptor.coverage:
-        if part.to_seq == 0:
-            continue
-        if part.from_seq != 1:
-            raise ProofError(
-                f"{part.stream} is covered from {part.from_seq} on: not from its start"
-            )
-        leaves, peaks = by_stream.get(part.stream, {}), list[bytes]()
-        for seq in range(1, part.to_seq + 1):
-            if seq not in leaves:
-                raise ProofError(f"{part.stream} {seq} is missing")
-            mmr.append(peaks, seq - 1, leaves[seq])
-        if MmrRoot(mmr.root(peaks)) != part.mmr_root:
-            raise ProofError(f"{part.stream}: the events do not fold to the root")
-
-
-def _leaves(rows: list[Row]) -> dict[str, dict[int, LeafHash]]:
-    found: dict[str, dict[int, LeafHash]] = {}
+    by_stream: dict[str, dict[int, Row]] = {}
     for row in rows:
-        found.setdefault(row.stream, {})[row.hub_commit_seq] = row.leaf_hash
-    return found
+        by_stream.setdefault(row.stream, {})[row.hub_commit_seq] = row
+    pruned = []
+    for part in descriptor.coverage:
+        held = by_stream.get(part.stream, {})
+        for seq in range(part.from_seq, part.to_seq + 1):
+            if seq not in held:
+                raise ProofError(f"{part.stream} {seq} is missing")
+        if part.from_seq > 1 and part.to_seq:
+            pruned.append(part.stream)
+            is_root = part.from_seq > part.to_seq or held[part.to_seq].mmr_root == part.mmr_root
+        else:
+            peaks = list[bytes]()
+            for seq in range(1, part.to_seq + 1):
+                mmr.append(peaks, seq - 1, held[seq].leaf_hash)
+            is_root = not part.to_seq or MmrRoot(mmr.root(peaks)) == part.mmr_root
+        if not is_root:
+            raise ProofError(f"{part.stream}: the events do not fold to the root")
+    return pruned
+
+
+def _pruned_note(streams: list[str], *, is_pinned: bool) -> str:
+    names = ", ".join(streams)
+    rest = "the signed receipts say so" if is_pinned else "only --hub-pk shows that it is theirs"
+    return f"{names}: its start was pruned; every event is there and the last has the root, {rest}"
 
 
 def _check_signed(saved: Saved, events: list[tuple[Row, bytes]], hub_pk: PublicKey) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from hub.errors import VeenError
+from hub.errors import ErrorCode, VeenError
 from hub.types import PublicKey
 from queryapi.contract.codes import QueryCode, QueryError, failed_at
 from queryapi.contract.coverage import Coverage
 from spark_jobs.chunk import StreamPlace
 from spark_jobs.evidence_events import Witness
 from spark_jobs.trust import check_head, claimed_peaks, open_chain
+
+# Says nothing of what the log holds.
+_AWAY: Final = frozenset({ErrorCode.UNREACHABLE, ErrorCode.BUSY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,9 @@ def _check_end(means: Means, place: StreamPlace, part: Coverage) -> Ground:
         receipt = check_head(log, chain, part.label, part.to_seq)
         before = claimed_peaks(log, part.label, part.from_seq - 1)
     except (VeenError, OSError) as refusal:
+        if isinstance(refusal, VeenError) and refusal.code in _AWAY:
+            message = f"{part.stream}: the log cannot be asked now"
+            raise QueryError(QueryCode.LAKE_BEHIND, message) from refusal
         told = refusal.detail if isinstance(refusal, VeenError) else refusal.strerror
         reason = f"the root is not vouched for: {told}"
         raise failed_at(QueryCode.EVIDENCE_FAILED, part.stream, part.to_seq, reason) from refusal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hub.cli.output import emit, emit_line, escape, examples, note
+from hub.cli.output import emit, escape, examples, note
 from queryapi.cli.desk import PATH, desk_options, note_evidence, saved, show, waited
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def result(  # noqa: PLR0917 - what can be asked of an answer
         saved(query, save, as_json=as_json)
     elif kind is not None:
         path = f"/api/query/result/{result_id}/download"
+        if out is None and as_json:
+            raise click.UsageError("a file is not one document: give --out beside --json")
         if out is None:
             client.web.save(path, {"format": kind}, sys.stdout.buffer)
         else:
@@ -72,29 +74,36 @@ def result(  # noqa: PLR0917 - what can be asked of an answer
             digest = query.digest()
             beside = out.with_name(f"{out.name}.digest.json")
             beside.write_bytes(digest.canonical())
+            if as_json:
+                show({"file": str(out), "bytes": size, "result_digest": digest.to_json()})
             note(f"{size} bytes in {out}, the digest in {beside}")
             note_evidence(digest)
     elif limit is not None or offset:
         show(query.page(offset, limit or 1000))
+    elif as_json:
+        show({"result_digest": query.digest().to_json(), "rows": list(query.rows())})
     else:
         from hub import canonical_json  # noqa: PLC0415
 
         for row in query.rows():
-            text = canonical_json.encode_text(row, depth_max=72, is_bounded=False)
-            click.echo(text if as_json else escape(text))
+            click.echo(escape(canonical_json.encode_text(row, depth_max=72, is_bounded=False)))
     return 0
 
 
 @click.command("list", epilog=examples("veen query list", "veen query list --limit 500 --json"))
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, help="How many.")
+@click.option("--after", metavar="RESULT_ID", help="Go on behind this one.")
 @desk_options
-def list_queries(client: Client, timeout_s: float, limit: int, *, as_json: bool) -> int:
-    """List queries, newest first; with --json one in each line."""
+def list_queries(
+    client: Client, timeout_s: float, limit: int, after: str | None, *, as_json: bool
+) -> int:
+    """List queries, newest first; `next` of --json is what --after takes for more."""
     del timeout_s
-    for one in client.list(limit=limit):
-        if as_json:
-            emit_line(one)
-            continue
+    found = client.listed(limit=limit, after=after)
+    if as_json:
+        emit(found, as_json=True)
+        return 0
+    for one in found["queries"]:
         why = f"  {one['error_code']}: {one['message']}" if one["error_code"] else ""
         click.echo(
             escape(f"{one['submitted_at']}  {one['status']:9}  {one['query_id']}{why}\n"

@@ -62,8 +62,7 @@ def open_client(place: Place, web_url: str | None, token_file: Path | None) -> C
 
 
 def waited(query: Query, timeout_s: float) -> None:
-    """Show progress until the query is over; its failure, or E.BUSY when the time is."""
-    from hub.errors import ErrorCode, VeenError  # noqa: PLC0415
+    """Show progress until the query is over; its failure, or TimeoutError when the time is."""
     from queryapi.client import failure_of, watch  # noqa: PLC0415
 
     try:
@@ -76,7 +75,7 @@ def waited(query: Query, timeout_s: float) -> None:
     finally:
         progress_end()
     note(f"{query.result_id} goes on; `veen query status {query.result_id}` shows it")
-    raise VeenError(ErrorCode.BUSY, f"not finished after {timeout_s:g} s")
+    raise TimeoutError(f"not finished after {timeout_s:g} s")
 
 
 def _sentence(status: dict[str, Any]) -> str:

@@ -27,10 +27,14 @@ EXIT_DIFFERENT = 7
 def replay(client: Client, timeout_s: float, folder: Path, *, as_json: bool) -> int:
     """Replay the descriptor of a saved answer; exit 7 when the digests differ."""
     from hub import canonical_json  # noqa: PLC0415
+    from queryapi.client import NotFinishedError  # noqa: PLC0415
 
     descriptor = canonical_json.parse((folder / "descriptor.json").read_bytes())
     digest = canonical_json.parse((folder / "digest.json").read_bytes())
-    found = client.replay(descriptor, digest).wait(timeout_s)
+    try:
+        found = client.replay(descriptor, digest).wait(timeout_s)
+    except NotFinishedError as late:
+        raise TimeoutError(late.detail) from late
     if as_json:
         show(found)
     else:

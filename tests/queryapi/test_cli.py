@@ -14,7 +14,9 @@ from pytest_django import Settings as DjangoSettings
 from pytest_django.live_server_helper import LiveServer
 
 from config import cli
+from hub.errors import VeenError
 from queryapi.cli.desk import _sentence
+from queryapi.client import Client
 from queryapi.contract.descriptor import Mode
 from queryapi.contract.evidence import NOTES
 from queryapi.models import Execution, Replay, State
@@ -46,7 +48,7 @@ class Shell:
 
     def __call__(self, *words: str, code: int = 0) -> str:
         where = ("--web-url", self.url, "--token-file", str(self.token_file), "--timeout", "20")
-        found = cli.run(["query", *words, *where])
+        found = cli.run(["query", words[0], *where, *words[1:]])
         self.out, self.err = self.capsys.readouterr()
         assert found == code, (words, self.out, self.err)
         return self.out
@@ -114,12 +116,41 @@ def test_flags_file_and_stdin_ask_the_same_question(
 def test_status_list_and_cancel(veen: Shell, name: str) -> None:
     taken = veen.json("submit", "--scope", name, "--no-wait")
     assert veen.json("status", taken["result_id"])["status"] == "pending"
-    [listed] = [json.loads(line) for line in veen("list", "--json").splitlines()]
+    found = veen.json("list")
+    [listed] = found["queries"]
+    assert found["next"] is None
     assert listed["query_id"] == taken["query_id"]
     assert veen.json("cancel", taken["result_id"])["error_code"] == "cancelled"
     assert "cancelled" in veen("list")
     veen("result", taken["result_id"], code=4)
     assert "cancelled" in veen.err
+
+
+def test_a_list_is_one_document_that_says_where_to_go_on(veen: Shell, name: str) -> None:
+    assert veen.json("list") == {"queries": [], "next": None}
+    ids = [veen.json("submit", "--scope", name, "--no-wait")["result_id"] for _ in range(3)]
+    found = veen.json("list", "--limit", "2")
+    assert [one["result_id"] for one in found["queries"]] == [ids[2], ids[1]]
+    rest = veen.json("list", "--limit", "2", "--after", found["next"])
+    assert [one["result_id"] for one in rest["queries"]] == ids[:1]
+    assert rest["next"] is None
+
+
+def test_waiting_too_long_is_a_timeout_and_the_query_goes_on(
+    veen: Shell, name: str, done: Execution, tmp_path: Path
+) -> None:
+    taken = veen.json("submit", "--scope", name, "--no-wait")["result_id"]
+    veen("status", taken, "--watch", "--timeout", "0.1", code=9)
+    assert "timeout" in veen.err
+    folder = tmp_path / "answer"
+    veen("result", done.pk, "--save", str(folder))
+    veen("replay", str(folder), "--timeout", "0.1", code=9)
+    assert veen.json("status", taken)["status"] == "pending"
+    client = Client(veen.url, veen.token_file.read_text())
+    with pytest.raises(TimeoutError):
+        client.result(taken).wait(0.1)
+    with pytest.raises(VeenError, match="is not finished"):
+        client.result(taken).wait(0.1)
 
 
 def test_progress_is_a_bar_of_spark_s_own_tasks() -> None:
@@ -132,6 +163,8 @@ def test_progress_is_a_bar_of_spark_s_own_tasks() -> None:
 def test_an_answer_is_shown_with_what_its_evidence_rests_on(veen: Shell, done: Execution) -> None:
     rows = [json.loads(line) for line in veen("result", done.pk).splitlines()]
     assert [row["payload.n"] for row in rows] == list(range(12))
+    whole = veen.json("result", done.pk)
+    assert whole == {"result_digest": json.loads(done.digest), "rows": rows}
     page = veen.json("result", done.pk, "--offset", "10", "--limit", "5")
     assert len(page["rows"]) == 2
     assert page["evidence_note"] == NOTES[Mode.FULL]
@@ -142,7 +175,10 @@ def test_a_file_has_its_digest_beside_it(
     veen: Shell, done: Execution, tmp_path: Path, kind: str
 ) -> None:
     file = tmp_path / f"rows.{kind}"
-    veen("result", done.pk, "--format", kind, "--out", str(file))
+    veen("result", done.pk, "--format", kind, "--json", code=1)
+    assert veen.json("result", done.pk, "--format", kind, "--out", str(file)) == {
+        "file": str(file), "bytes": file.stat().st_size, "result_digest": json.loads(done.digest),
+    }  # fmt: skip
     digest = json.loads((tmp_path / f"rows.{kind}.digest.json").read_text())
     assert digest == json.loads(done.digest)
     if kind == "json":

@@ -10,6 +10,7 @@ from hub.canonical_json import Value
 from queryapi import events, services
 from queryapi.contract.codes import QueryCode
 from queryapi.models import Execution, State
+from recorder.lake.folder import LakeFolder
 from recorder.models import AuthoredEvent
 from tests.queryapi.api.conftest import Call, Callers
 from tests.support import query_desk, query_vectors
@@ -66,6 +67,19 @@ def test_coverage_is_pinned_where_the_verified_heads_are(
     found = call(callers.alice, "GET", f"descriptor/{taken['query_id']}").json()
     assert found["record_event"]["stream"] == "record/query/requests"
     assert found["record_event"]["seq"] == 5
+
+
+def test_a_damaged_lake_is_no_reason_to_refuse_a_question(
+    call: Call, callers: Callers, asked: WebBundle, name: str
+) -> None:
+    """It is recorded, and its run names the damage."""
+    asked.ingest(name)
+    path = LakeFolder.of(asked.lake, asked.streams[name].label).manifest_path
+    path.write_bytes(path.read_bytes()[:-9])
+    assert call(callers.alice, "POST", "submit", question(name)).status_code == 202
+    path.unlink()
+    path.mkdir()
+    assert call(callers.alice, "POST", "submit", question(name)).status_code == 202
 
 
 @pytest.mark.parametrize("case", query_vectors.cases("refuse"), ids=query_vectors.names("refuse"))

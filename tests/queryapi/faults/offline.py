@@ -56,7 +56,7 @@ def verified_offline(scene: Scene) -> list[Query]:
     done = veen(scene, *command, before=cut)
     report = json.loads(done.stdout)
     assert (done.returncode, report["valid"]) == (0, True), report
-    assert len(report["checks"]) == 8
+    assert len(report["checks"]) == 9
     _spoiled(scene, command, cut)
     return [Query(client=scene.client, query_id=digest["query_id"], result_id=digest["result_id"])]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from queryapi.contract.descriptor import Descriptor
 from recorder.lake.folder import LakeFolder
 from recorder.lake.manifest import LakeFile
 from spark_jobs.evidence_trust import Means
+from spark_jobs.sources import HubReads
 from tests.spark_jobs.query.conftest import Answered, Ask
 from tests.spark_jobs.query.test_evidence import A, count, lake, means, original, question
 from tests.support.query_log import QuestionedLog
@@ -151,3 +153,13 @@ def test_a_fault_of_ours_is_not_blamed_on_a_sound_lake(
     descriptor = question(original, "none")
     with pytest.raises(TypeError):
         ask(lake, descriptor, means=means, tasks="three")
+
+
+def test_a_log_that_cannot_be_asked_is_no_evidence_against_anybody(
+    ask: Ask, original: QuestionedLog, lake: Path, means: Means
+) -> None:
+    nobody = HubReads(url="http://127.0.0.1:9", token=None, timeout_s=1)
+    places = {name: replace(place, source=nobody) for name, place in means.places.items()}
+    with pytest.raises(QueryError) as failure:
+        ask(lake, question(original, "spot"), means=replace(means, places=places))
+    assert failure.value.error_code is QueryCode.LAKE_BEHIND
