@@ -240,16 +240,31 @@ def open_message(
     Opening proves that the sealer knew the reader's public key, not who it was: `msg.verify()`
     comes first.
     """
-    parts = _split(msg, profile, limits)
+    _check_profile(msg, profile)
     secrets = [secret] if isinstance(secret, bytes | DhSecret) else secret
-    aad = msg.aad()
+    aad, nonce = msg.aad(), msg.body_nonce()
+    header, body, context = open_sealed(msg.ciphertext, aad, nonce, profile, secrets, limits)
+    return _opened(msg, header, body, aad, context)
+
+
+def open_sealed(  # noqa: PLR0917 - asked for each of millions of messages
+    sealed: bytes,
+    aad: bytes,
+    nonce24: bytes,
+    profile: Profile,
+    secrets: Sequence[ReaderSecret],
+    limits: Limits = DEFAULT,
+) -> tuple[PayloadHeader, bytes, OpenContext]:
+    """Header, body and context of a ciphertext, for whoever has no Msg around it; else E.FORMAT."""
+    enc, hdr_ct, body_ct = ciphertext.split(sealed, profile.pad_block, limits)
     for candidate in secrets:
-        context = hpke.open_setup(parts.enc, candidate)
+        context = hpke.open_setup(enc, candidate)
         try:
-            header_bytes = context.open(parts.hdr_ct, aad)
+            header_bytes = context.open(hdr_ct, aad)
         except WireError:
             continue  # Sealed to another key of the stream, or to none of ours.
-        return _open_body(msg, parts, context, header_bytes, aad)
+        header = _header_of(header_bytes)
+        return header, aead.open_(context.export(_BODY_KEY), nonce24, body_ct, aad), context
     raise WireError(f"does not open with any of {len(secrets)} reader keys")
 
 
@@ -257,23 +272,23 @@ def open_disclosed(
     msg: Msg, *, profile: Profile, shared_secret: bytes, limits: Limits = DEFAULT
 ) -> Opened:
     """Open one message with its disclosed HPKE shared secret (evidence pack)."""
-    parts = _split(msg, profile, limits)
+    _check_profile(msg, profile)
+    _, hdr_ct, body_ct = ciphertext.split(msg.ciphertext, profile.pad_block, limits)
     context = hpke.open_from_shared_secret(shared_secret)
     aad = msg.aad()
-    return _open_body(msg, parts, context, context.open(parts.hdr_ct, aad), aad)
+    header = _header_of(context.open(hdr_ct, aad))
+    body = aead.open_(context.export(_BODY_KEY), msg.body_nonce(), body_ct, aad)
+    return _opened(msg, header, body, aad, context)
 
 
-def _split(msg: Msg, profile: Profile, limits: Limits) -> ciphertext.Parts:
+def _check_profile(msg: Msg, profile: Profile) -> None:
     if msg.profile_id != profile.id:
         raise WireError(f"profile_id {msg.profile_id.hex()}", ErrorCode.PROFILE)
-    return ciphertext.split(msg.ciphertext, profile.pad_block, limits)
 
 
-def _open_body(
-    msg: Msg, parts: ciphertext.Parts, context: OpenContext, header_bytes: bytes, aad: bytes
+def _opened(
+    msg: Msg, header: PayloadHeader, body: bytes, aad: bytes, context: OpenContext
 ) -> Opened:
-    header = _header_of(header_bytes)
-    body = aead.open_(context.export(_BODY_KEY), msg.body_nonce(), parts.body_ct, aad)
     return Opened(
         header=header,
         body=body,

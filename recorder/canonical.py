@@ -26,8 +26,11 @@ class _InDoubt(Exception):  # noqa: N818 - never leaves this module
 def _fraction(text: str) -> float:
     """A float that prints as this very text, where that is the canonical spelling."""
     number = float(text)
-    if len(text) < _FLOAT_CHARACTERS_MAX and text[-1] != "0" and "e" not in text and (
-        repr(number) == text
+    if (
+        len(text) < _FLOAT_CHARACTERS_MAX
+        and text[-1] != "0"
+        and "e" not in text
+        and (repr(number) == text)
     ):
         return number
     raise _InDoubt

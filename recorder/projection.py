@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from hub.authoring import ReaderSecret, open_message
+from hub.authoring import ReaderSecret, open_message, open_sealed
 from hub.crypto import hpke
+from hub.crypto.hashing import h
 from hub.errors import ProofError, WireError
 from hub.limits import DEFAULT, Limits
 from hub.types import HubId, LeafHash, MmrRoot, ProfileId, StreamSeq
 from hub.wire import ciphertext
-from hub.wire.msg import Msg
+from hub.wire.msg import SIG_ITEM_BYTES, Msg, aad_of, body_nonce_of, heads_at, leaf_of
 from hub.wire.payload import PayloadHeader
 from hub.wire.profile import DEFAULT_PROFILES, Profile
 from hub.wire.receipt import Receipt
-from recorder.event import SCHEMA, RecorderEvent, UnixMillis, format_time
+from recorder.event import SCHEMA, RecorderEvent, UnixMillis, format_time, read_body
 
 PROFILES: Final[Mapping[ProfileId, Profile]] = {one.id: one for one in DEFAULT_PROFILES}
 
@@ -130,9 +131,56 @@ def project_fields(
     limits: Limits = DEFAULT,
 ) -> Fields:
     """What `project` finds, as a tuple: ingest makes columns of millions of them."""
-    return fields_of(
-        Msg.decode(msg_bytes), Receipt.decode(receipt_bytes), secrets, profiles, limits
+    receipt = Receipt.decode(receipt_bytes)
+    found = _event_at(msg_bytes, receipt, secrets, profiles, limits) if secrets else None
+    return found or fields_of(Msg.decode(msg_bytes), receipt, secrets, profiles, limits)
+
+
+def _event_at(
+    msg_bytes: bytes,
+    receipt: Receipt,
+    secrets: Sequence[ReaderSecret],
+    profiles: Mapping[ProfileId, Profile],
+    limits: Limits,
+) -> Fields | None:
+    """The fields of a sound event without the objects, at two thirds of the cost; else None.
+
+    It may only give what `fields_of` gives: whatever is flawed or in doubt is judged there.
+    """
+    heads = heads_at(msg_bytes, 0)
+    if heads is None:
+        return None
+    profile_id, label, client_id, client_seq, prev_ack, auth_ref, ct_hash, start, end = heads
+    profile = profiles.get(profile_id)
+    sealed = msg_bytes[start:end]
+    leaf_hash = leaf_of(label, profile_id, ct_hash, client_id, client_seq)
+    if (
+        profile is None
+        or end + SIG_ITEM_BYTES != len(msg_bytes)
+        or h(sealed) != ct_hash
+        or receipt.leaf_hash != leaf_hash
+        or receipt.label != label
+    ):
+        return None
+    aad = aad_of(
+        profile_id=profile_id, label=label, client_id=client_id, client_seq=client_seq,
+        prev_ack=prev_ack, auth_ref=auth_ref,
+    )  # fmt: skip
+    nonce = body_nonce_of(
+        label=label, prev_ack=prev_ack, client_id=client_id, client_seq=client_seq
     )
+    try:
+        header, body, _ = open_sealed(sealed, aad, nonce, profile, secrets, limits)
+        if header.schema != SCHEMA or (header.cap_ref is not None and header.cap_ref != auth_ref):
+            return None
+        subject_id, event_type, event_time, origin, payload = read_body(body)
+    except WireError:
+        return None
+    return (
+        receipt.stream_seq, UnixMillis(receipt.hub_ts * 1000), subject_id, client_id.hex(),
+        event_type, event_time, origin, payload, None, f"rcpt-{leaf_hash.hex()}", leaf_hash,
+        receipt.mmr_root,
+    )  # fmt: skip
 
 
 def fields_of(

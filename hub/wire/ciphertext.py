@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from hub.errors import ErrorCode, WireError
 from hub.limits import DEFAULT, Limits
@@ -14,8 +13,7 @@ PREFIX_BYTES: Final = 40
 _LENGTHS: Final = Struct(">II")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(NamedTuple):
     """What a ciphertext holds besides its padding."""
 
     enc: bytes

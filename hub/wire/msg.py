@@ -107,15 +107,7 @@ class Msg:
 
     def leaf_hash(self) -> LeafHash:
         """The leaf of the log, which is also msg_id (I2)."""
-        return LeafHash(
-            hashing.LEAF(
-                self.label
-                + self.profile_id
-                + self.ct_hash
-                + self.client_id
-                + u64be(self.client_seq)
-            )
-        )
+        return leaf_of(self.label, self.profile_id, self.ct_hash, self.client_id, self.client_seq)
 
     def aad(self) -> bytes:
         """The associated data that binds header and body to this MSG."""
@@ -178,6 +170,13 @@ class Msg:
             )
             made.append(_keep_bytes(msg, _ALL_FIELDS + items + _BSTR64 + sig))
         return made
+
+
+def leaf_of(
+    label: Label, profile_id: ProfileId, ct_hash: Hash, client_id: ClientId, client_seq: int
+) -> LeafHash:
+    """Ht("veen/leaf", ...)."""
+    return LeafHash(hashing.LEAF(label + profile_id + ct_hash + client_id + u64be(client_seq)))
 
 
 def aad_of(

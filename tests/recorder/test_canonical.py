@@ -42,7 +42,9 @@ def test_no_edit_of_a_canonical_text_is_taken_unless_it_is_one_again(
 ) -> None:
     at = data.draw(st.integers(0, len(text)))
     gone = data.draw(st.integers(0, 3))
-    new = data.draw(st.sampled_from([b"", b" ", b"0", b".", b"e", b"-", b"\\u", b'"', b",", b"\x7f"]))
+    new = data.draw(
+        st.sampled_from([b"", b" ", b"0", b".", b"e", b"-", b"\\u", b'"', b",", b"\x7f"])
+    )
     changed = text[:at] + new + text[at + gone :]
     assert careful(changed) or not canonical._is_plain(changed)
 
