@@ -96,7 +96,7 @@ class Settings:
     heads_file: Path | None = setting(PathName(), None, "guard of the last signed heads")
     checkpoint_interval_s: int = setting(Integer(1, 86_400), 300, "seconds between manifests")
     checkpoint_messages: int = setting(Integer(1, 10**9), 10_000, "messages between manifests")
-    segment_bytes: int = setting(Integer(1 << 20, 1 << 34), 1 << 28, "size of a log segment")
+    segment_bytes: int = setting(Integer(1 << 20, 1 << 34), 1 << 26, "size of a log segment")
     queue_max: int = setting(Integer(64, 1 << 20), 4096, "messages waiting before E.BUSY")
     log_submits: bool = setting(Flag(), default=True, meaning="one JSON log line per submit")
     anchor_file: Path | None = setting(

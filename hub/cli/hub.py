@@ -69,7 +69,7 @@ for _command in (
               show_default=True, help="Messages between manifests.")  # fmt: skip
 @click.option("--profile", "profiles", multiple=True, metavar="EPOCH_SEC:PAD_BLOCK",
               help="Take this profile too; may be repeated.")  # fmt: skip
-@click.option("--segment-bytes", type=click.IntRange(1 << 20, 1 << 34), default=1 << 28,
+@click.option("--segment-bytes", type=click.IntRange(1 << 20, 1 << 34), default=1 << 26,
               show_default=True, help="Size of a log segment.")  # fmt: skip
 @click.option("--queue-max", type=click.IntRange(64, 1 << 20), default=4096, show_default=True,
               help="Messages waiting before E.BUSY.")  # fmt: skip
