@@ -21,7 +21,6 @@ import pytest
 
 from config.java import choose_java, launch_home
 from config.selftest.bundle import TemporaryBundle, free_port
-from hub.crypto.hpke import DhSecret
 from hub.types import Label
 from recorder.lake.folder import LakeFolder
 from recorder.replay_client import ReplayedEvent, replay
@@ -169,7 +168,6 @@ def test_the_recipes_of_the_manual_work_as_they_are_written(kitchen: Kitchen) ->
     a_plain_pyspark_session_sees_them_in_the_lake(kitchen)
     the_schedule_fills_the_lake_without_being_asked(kitchen)
     seal_and_audit_say_how_far_they_are(kitchen)
-    the_runbook_of_the_recorders_keys_works_as_it_is_written(kitchen)
     a_replay_right_after_the_worker_was_killed_is_answered(kitchen)
 
 
@@ -284,27 +282,6 @@ def on_a_terminal(kitchen: Kitchen, *words: str) -> tuple[str, str]:
     text = b"".join(shown).decode(errors="replace")
     assert done.returncode == 0, (words, done.stdout, text)
     return done.stdout, text
-
-
-def the_runbook_of_the_recorders_keys_works_as_it_is_written(kitchen: Kitchen) -> None:
-    kitchen.run(
-        "veen stream create record/app/orders --event-type order.made\n"
-        "veen recorder producer add shop --stream record/app/orders --out shop.json\n"
-        f"veen recorder reader add partner --dh-pk {DhSecret.generate().public.hex()}"
-        " --stream record/app/orders\n"
-    )
-    text = (ROOT / "docs" / "runbooks" / "recorder-keys.md").read_text("utf-8")
-    commands = re.findall(r"^    (veen .*)$", text, re.MULTILINE)
-    assert len(commands) == 3
-    kitchen.run("\n".join(commands))
-    told = [one.event_type for one in kitchen.events("record/infrastructure/changes", 1)]
-    for event_type in ("stream.key_rotated", "producer.rotated", "reader.revoked"):
-        assert event_type in told
-    kitchen.run(
-        "veen recorder record --connection shop.json --event-type order.made --subject-id alice"
-    )
-    [event] = kitchen.events("record/app/orders", 1)  # opened with the newest of three keys
-    assert (event.subject_id, event.error) == ("alice", None)
 
 
 def a_replay_right_after_the_worker_was_killed_is_answered(kitchen: Kitchen) -> None:
