@@ -18,7 +18,7 @@ from hub.errors import VeenError
 if TYPE_CHECKING:
     from hub.client.hubclient import HubClient
 
-ROW_ITEMS_MAX: Final = 32
+ROW_ITEMS_MAX: Final = 50
 ROW_BYTES_MAX: Final = 1 << 20
 ROWS_MAX: Final = 8  # on their way at once
 

@@ -21,26 +21,37 @@ def verify(public_key: bytes, signature: bytes, digest: bytes) -> None:
     try:
         bindings.crypto_sign_open(signature + digest, public_key)
     except (BadSignatureError, ValueError) as refusal:
-        raise ProofError("signature does not verify", ErrorCode.SIG) from refusal
+        raise does_not_verify() from refusal
+
+
+def does_not_verify() -> ProofError:
+    """What `verify` raises."""
+    return ProofError("signature does not verify", ErrorCode.SIG)
 
 
 Signed: TypeAlias = tuple[bytes, bytes, bytes]  # public key, signature, digest
 
 
 def are_valid(signed: Sequence[Signed]) -> bool:
-    """Whether every one of them verifies; `verify` says which does not.
+    """Whether every one of them verifies; `verify` says which does not."""
+    return count_valid(signed) == len(signed)
 
-    Nothing but libsodium runs between one signature and the next, so a thread that checks many
-    hardly ever takes the GIL from one that is busy with something else.
+
+def count_valid(signed: Sequence[Signed]) -> int:
+    """How many verify, up to the first that does not.
+
+    Hardly anything but libsodium runs between one signature and the next, so a thread that checks
+    many seldom takes the GIL from one that is busy with something else.
     """
     keys = [key for key, _, _ in signed]
     messages = [signature + digest for _, signature, digest in signed]
+    count = 0
     try:
         for _ in map(bindings.crypto_sign_open, messages, keys):
-            pass
+            count += 1
     except (BadSignatureError, ValueError):
-        return False
-    return True
+        pass
+    return count
 
 
 class SigningKey:

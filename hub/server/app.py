@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 
-from hub.admission.form import check_form
 from hub.errors import ErrorCode, StoreError, VeenError
 from hub.limits import Limits
 from hub.server import ipc
@@ -28,7 +27,8 @@ from hub.server.answers import (
     single,
     unauthorized,
 )
-from hub.server.batch import BatchQueue, BatchSubmit, Verified, cut_items
+from hub.server.batch import BatchQueue, BatchSubmit, cut_items
+from hub.server.checks import Checks
 from hub.server.http import Request, Respond, Response
 from hub.server.metrics import Snapshot, hub_metrics
 from hub.server.params import Params
@@ -40,7 +40,6 @@ from hub.server.uploads import Uploads, hex_bytes
 from hub.storage.layout import Layout
 from hub.storage.reader import LogReader
 from hub.types import Hash
-from hub.wire.msg import Msg
 from hub.wire.profile import Profile
 
 _OPEN_READS = ReadToken(name="open", labels=None)
@@ -72,7 +71,6 @@ class DataPlane:
         self._settings = settings
         self._writer = writer
         self._hub_pk, self._hub_id = settings.hub_pk, settings.hub_id
-        self._profiles = {profile.id: profile for profile in settings.profiles}
         self._limits = settings.limits
         self._metrics = hub_metrics()
         self._refusals = RefusalBudget(self._limits.refusals_per_s, self._limits.refusals_burst)
@@ -80,13 +78,18 @@ class DataPlane:
         self._reader = LogReader(settings.data_dir)
         self._reads = Reads(self._reader, settings.limits, self._metrics)
         self._tokens = TokenFile(layout.tokens, _epoch_scope(settings, self._reader))
-        self._log = SubmitLog(sys.stderr.buffer if settings.log_submits else None)
+        self.checks = Checks(
+            {profile.id: profile for profile in settings.profiles},
+            self._limits,
+            settings.queue_max,
+            self._refusals,
+            self._metrics,
+            SubmitLog(sys.stderr.buffer if settings.log_submits else None),
+        )
         self._uploads = Uploads(layout, self.ask, is_open=settings.open_admission)
         self._batches = BatchQueue()
         self._waiting: dict[int, Answer] = {}
         self._next_id = 0
-        self._queued = 0  # MSGs that are with the writer
-        self._was_full = False  # since the last sample
         self._is_stopping = False
 
     # -- the App of the HTTP server
@@ -205,7 +208,7 @@ class DataPlane:
                 "ver": 1,
                 "hub_pk": self._hub_pk,
                 "hub_id": self._hub_id,
-                "profile_ids": sorted(self._profiles),
+                "profile_ids": sorted(profile.id for profile in settings.profiles),
                 "limits": self._limits.published(),
                 "stream_scoping": settings.stream_scoping,
                 "open_admission": settings.open_admission,
@@ -243,9 +246,9 @@ class DataPlane:
 
     def sample(self, connections: int) -> Snapshot:
         """This worker's metrics."""
-        self._metrics.queue_depth.set(self._queued)
-        self._metrics.queue_full.set(int(self._was_full))
-        self._was_full = False
+        self._metrics.queue_depth.set(self.checks.queued)
+        self._metrics.queue_full.set(int(self.checks.was_full))
+        self.checks.was_full = False
         self._metrics.http_connections.set(connections)
         self._metrics.process_rss.set(_rss_bytes(), "worker")
         return self._metrics.snapshot()
@@ -267,81 +270,20 @@ class DataPlane:
         else:
             raise VeenError(ErrorCode.FORMAT, f"send {CBOR} or {CBOR_SEQ}")
 
-    def _check_room(self) -> None:
-        if self._queued >= self._settings.queue_max:
-            self._was_full = True
-            raise VeenError(ErrorCode.BUSY, "the queue is full", retry_after_s=1)
-
     def _submit_one(self, request: Request, respond: Respond) -> None:
         """Check form and signature, hand the MSG to the writer, answer with what it says."""
         at = request.received_at
-        item = self.verified(request.body, request.peer)
+        [item] = self.checks.verified([request.body], request.peer)
         if isinstance(item, VeenError):
             respond(error_response(item))
             return
         handed_at = perf_counter()
 
         def answered(kind: int, payload: bytes) -> None:
-            [outcome] = self.settled([item], [(kind, payload)], handed_at, at)
+            [outcome] = self.checks.settled([item], [(kind, payload)], handed_at, at)
             respond(single(outcome))
 
         self.ask(ipc.SUBMIT, item.leaf + item.data, answered)
-
-    def verified(self, item: bytes | Msg, peer: str) -> Verified | VeenError:
-        """A MSG of good form and signature, or its refusal; it counts as queued from here on."""
-        started = perf_counter()
-        data, read = (item, None) if isinstance(item, bytes) else (item.encode(), item)
-        try:
-            self._check_room()
-            msg = check_form(data, self._profiles, self._limits, read)
-            self._refusals.check(peer)
-            msg.verify()
-        except VeenError as refusal:
-            self._refusals.spend(peer, refusal.code)
-            self._metrics.submit_err.inc(str(refusal.code))
-            self._log.refused(data, refusal, (perf_counter() - started) * 1000)
-            return refusal
-        verify_ms = (perf_counter() - started) * 1000
-        self._metrics.verify_latency.observe(verify_ms)
-        self._queued += 1
-        return Verified(data, msg, msg.leaf_hash(), peer, verify_ms)
-
-    def settled(
-        self,
-        items: list[Verified],
-        answers: list[tuple[int, bytes]],
-        handed_at: float,
-        received_at: float,
-    ) -> list[bytes | VeenError]:
-        """RECEIPTs and refusals of what was handed to the writer at once, counted and logged."""
-        self._queued -= len(items)
-        commit_ms = (perf_counter() - handed_at) * 1000
-        outcomes: list[bytes | VeenError] = []
-        committed = 0
-        for item, (kind, payload) in zip(items, answers, strict=True):
-            if kind == ipc.OK:
-                committed += 1
-                self._log.committed(
-                    item.msg, item.leaf, len(item.data), payload, item.verify_ms, commit_ms
-                )
-                outcomes.append(payload)
-            else:
-                outcomes.append(self._refused(item, payload, commit_ms))
-        metrics = self._metrics
-        if committed:
-            metrics.submit_ok.inc(by=committed)
-            metrics.commit_latency.observe(commit_ms, committed)
-            metrics.end_to_end_latency.observe((monotonic() - received_at) * 1000, committed)
-        return outcomes
-
-    def _refused(self, item: Verified, payload: bytes, commit_ms: float) -> VeenError:
-        refusal = ipc.as_error(payload)
-        self._refusals.spend(item.peer, refusal.code)
-        self._metrics.submit_err.inc(str(refusal.code))
-        if refusal.code is ErrorCode.RATE:
-            self._metrics.rate_limited.inc()
-        self._log.refused(item.data, refusal, item.verify_ms, commit_ms, item.msg, item.leaf)
-        return refusal
 
     # -- attachments
 

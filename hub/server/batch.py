@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
 
 from hub.errors import ErrorCode, VeenError, WireError
 from hub.server import ipc
 from hub.server.answers import CBOR_SEQ, error_map
+from hub.server.checks import Verified
 from hub.server.http import Respond, Response
 from hub.wire.msg import Msg, read_at
 from hub.wire.wellformed import Walk
 
 if TYPE_CHECKING:
     from hub.server.app import DataPlane
-    from hub.types import LeafHash
 
 _NESTED_MAX: Final = 64  # items inside one, on the average; a MSG has ten
-_CHUNK: Final = 16  # MSGs verified before other connections get their turn
-_CHUNKS_AT_ONCE: Final = 4  # before another batch gets its turn
-
-
-@dataclass(slots=True)
-class Verified:
-    """A MSG on its way to the writer."""
-
-    data: bytes
-    msg: Msg
-    leaf: LeafHash
-    peer: str  # the address it came from
-    verify_ms: float
+_CHUNK: Final = 50  # half a commit: MSGs verified before other connections get their turn
+_CHUNKS_AT_ONCE: Final = 2  # before another batch gets its turn
 
 
 def cut_items(body: bytes, items_max: int) -> list[bytes | Msg]:
@@ -85,8 +73,8 @@ class BatchSubmit:
 
     def _send(self, start: int) -> None:
         accepted: list[tuple[int, Verified]] = []
-        for index in range(start, min(start + _CHUNK, len(self._items))):
-            item = self._plane.verified(self._items[index], self._peer)
+        chunk = self._items[start : start + _CHUNK]
+        for index, item in enumerate(self._plane.checks.verified(chunk, self._peer), start):
             if isinstance(item, VeenError):
                 self._done(index, item)
             else:
@@ -101,7 +89,7 @@ class BatchSubmit:
             answers = [(kind, payload)] * len(items)
             if kind == ipc.OK:
                 answers = [(answer[0], answer[1:]) for answer in ipc.unpack(payload)]
-            outcomes = self._plane.settled(items, answers, handed_at, self._received_at)
+            outcomes = self._plane.checks.settled(items, answers, handed_at, self._received_at)
             for (index, _), outcome in zip(accepted, outcomes, strict=True):
                 self._done(index, outcome)
 

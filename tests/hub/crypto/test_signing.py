@@ -71,7 +71,9 @@ def test_many_at_once_are_signed_and_judged_as_one_by_one() -> None:
     for place in range(5):
         for changed in [*flipped_bits(signatures[place])][::37]:
             spoilt: Signed = (key.public, changed, digests[place])
-            assert not signing.are_valid([*signed[:place], spoilt, *signed[place + 1 :]])
+            row = [*signed[:place], spoilt, *signed[place + 1 :]]
+            assert not signing.are_valid(row)
+            assert signing.count_valid(row) == place
         others: list[Signed] = [
             (other.public, signatures[place], digests[place]),
             (key.public, signatures[place], digests[place - 1]),

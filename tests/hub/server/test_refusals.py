@@ -132,6 +132,18 @@ def test_an_address_that_floods_with_bad_signatures_waits_and_no_other(tmp_path:
     assert door.post("/submit", good, OTHERS) == "asked"
 
 
+def test_in_a_batch_a_bad_signature_costs_its_own_message_and_the_budget(tmp_path: Path) -> None:
+    checks, author = Door(tmp_path).plane.checks, Author(Label(bytes(32)))
+    good = [author.next() for _ in range(8)]
+    row = [one[:-1] + bytes([one[-1] ^ 1]) if place in (2, 5) else one
+           for place, one in enumerate(good)]  # fmt: skip
+    said = [getattr(one, "code", "good") for one in checks.verified(row, THEM)]
+    assert said == ["good"] * 2 + ["E.SIG"] + ["good"] * 2 + ["E.SIG"] + ["good"] * 2
+    assert checks.queued == 6
+    said = [getattr(one, "code", "good") for one in checks.verified([row[2], row[5], *good], THEM)]
+    assert said == ["E.SIG"] + ["E.RATE"] * 3 + ["E.BUSY"] * 6  # four fit into the queue
+
+
 def test_refusals_by_the_writer_count_as_well(tmp_path: Path) -> None:
     door = Door(tmp_path)
     for number in range(1, 4):
