@@ -84,7 +84,7 @@ class Lane:
         self.pending_max = pending_max
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()  # stored here, not sent yet
-        self._own: set[int] = set()  # stored here, without receipt
+        self._own: dict[int, None] = {}  # stored here, without receipt, in the order of their ids
         self._recovered = self._counted()  # stored by an earlier process
         self._tickets: dict[int, list[Ticket]] = {}
         self._early: dict[int, Outcome] = {}  # answered before `place` had noted the entry
@@ -133,8 +133,8 @@ class Lane:
         with self._changed:
             if not self._pending():
                 return None
-            last = max(self._own, default=0)
-            return (0 if self._recovered else min(self._own)), last
+            last = next(reversed(self._own), 0)
+            return (0 if self._recovered else next(iter(self._own))), last
 
     def wait_idle(self, timeout_s: float | None) -> bool:
         """Whether everything placed so far is answered, now or within the time."""
@@ -169,7 +169,7 @@ class Lane:
     ) -> None:
         outcome = self._early.pop(entry.id, None)
         if outcome is None:
-            self._own.add(entry.id)
+            self._own[entry.id] = None
             self._waiting.append(entry)
             if ticket is not None:
                 self._tickets[entry.id] = [ticket]
@@ -330,7 +330,7 @@ class Lane:
                 if entry_id < self._producer.first_id:
                     self._recovered -= 1
                 elif entry_id in self._own:
-                    self._own.discard(entry_id)
+                    del self._own[entry_id]
                 else:
                     self._early[entry_id] = outcome
                 calls += [(ticket, outcome) for ticket in self._tickets.pop(entry_id, ())]

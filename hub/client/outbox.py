@@ -50,6 +50,7 @@ _START: Final = Cursor()
 # Removing an entry costs as much as storing it; many together, in a step that is made anyway, cost
 # next to nothing. What is lost of it by a stop is sent again and found to be there already.
 _SETTLE_AT: Final = 256
+_ROWS_AT_ONCE: Final = 64  # SQLite takes 999 values in one statement, wherever it was built
 _SETTLE_EVERY_S: Final = 0.05
 
 
@@ -134,13 +135,18 @@ class Outbox(OutboxFile):
         return entries
 
     def _insert(self, entries: Sequence[Entry], made: Sequence[tuple[Draft, Authored]]) -> None:
-        self._db.executemany(
-            "INSERT INTO entry (id, label, client_seq, draft, msg, leaf) VALUES (?,?,?,?,?,?)",
-            [
-                (one.id, one.label, one.client_seq, draft.encode(), one.msg_bytes, one.leaf_hash)
-                for one, (draft, _) in zip(entries, made, strict=True)
-            ],
-        )
+        rows = [
+            (one.id, one.label, one.client_seq, draft.encode(), one.msg_bytes, one.leaf_hash)
+            for one, (draft, _) in zip(entries, made, strict=True)
+        ]
+        # Each step gives the GIL away and has to win it back, so many rows go in one.
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            places = ",".join(["(?,?,?,?,?,?)"] * len(part))
+            self._db.execute(
+                f"INSERT INTO entry (id, label, client_seq, draft, msg, leaf) VALUES {places}",  # noqa: S608 - our own words
+                [value for row in part for value in row],
+            )
         for one, (_, authored) in zip(entries, made, strict=True):
             if authored.attachments:
                 self._store_attachments(one.id, authored.attachments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from hub.crypto import hashing, signing
@@ -18,6 +18,7 @@ _ALL_FIELDS: Final = b"\x87"
 _BSTR32: Final = b"\x58\x20"
 _BSTR64: Final = b"\x58\x40"
 _UINT32: Final = 0x1A
+_SIG_ITEM_BYTES: Final = 66  # the last item
 _SEQ_AT: Final = 36  # behind array head, version and label
 _START: Final = b"\x87\x01\x58\x20"
 _REST: Final = struct.Struct(">2s32s2s32sBI2s64s")
@@ -37,6 +38,8 @@ class Receipt:
     mmr_root: MmrRoot
     hub_ts: UnixSeconds
     hub_sig: Signature
+    # The received bytes. Not an argument, so that dataclasses.replace() cannot carry stale ones.
+    _bytes: bytes | None = field(init=False, default=None, compare=False, repr=False)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -66,7 +69,7 @@ class Receipt:
             or stream_seq < _SEQ_LEAST[width]
         ):
             return None
-        return cls(
+        receipt = cls(
             label=Label(data[4:36]),
             stream_seq=StreamSeq(stream_seq),
             leaf_hash=leaf_hash,
@@ -74,6 +77,8 @@ class Receipt:
             hub_ts=hub_ts,
             hub_sig=sig,
         )
+        object.__setattr__(receipt, "_bytes", data)
+        return receipt
 
     @classmethod
     def read_at(cls, data: bytes, pos: int) -> tuple[Self, int] | None:
@@ -103,7 +108,9 @@ class Receipt:
         return receipt
 
     def encode(self) -> bytes:
-        """Canonical CBOR."""
+        """Canonical CBOR: the bytes that were received, where they were."""
+        if self._bytes is not None:
+            return self._bytes
         return _ALL_FIELDS + self._signed_items() + _BSTR64 + self.hub_sig
 
     def _signed_items(self) -> bytes:
@@ -111,6 +118,8 @@ class Receipt:
 
     def signing_hash(self) -> bytes:
         """Ht("veen/sig", CBOR(first six))."""
+        if self._bytes is not None:
+            return hashing.SIG(_SIGNED_FIELDS, self._bytes[1:-_SIG_ITEM_BYTES])
         return hashing.SIG(_SIGNED_FIELDS, self._signed_items())
 
     def verify(self, hub_pk: PublicKey) -> None:
