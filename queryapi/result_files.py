@@ -33,6 +33,7 @@ EVIDENCE: Final = "evidence.json"
 DIGEST: Final = "digest.json"
 _START: Final = struct.Struct("<Q")
 _BLOCK: Final = 4 * 1024 * 1024
+_SYNCED_EARLY: Final = 64 * 1024 * 1024
 _NOT_BY_KERNEL: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -125,6 +126,8 @@ def _copy(source: int, target: int, size: int) -> None:
         if not copied:
             raise StoreError("a part of the result ends early", ErrorCode.DAMAGE)
         at += copied
+    if size >= _SYNCED_EARLY:  # while the rest is still being hashed
+        os.fdatasync(target)
 
 
 @dataclass(frozen=True, slots=True)

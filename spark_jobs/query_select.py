@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,11 +50,13 @@ def select(engine: Engine, job: QueryJob, plan: Plan, parts: Path) -> Selection:
     with (
         JoinedFile(job.folder / ROWS, OPEN, CLOSE) as rows_file,
         IndexFile(job.folder / INDEX) as index,
+        ThreadPoolExecutor(1) as beside,
     ):
         for one in found:
             join_part(one.part, rows_file, index)
+        indexed = beside.submit(index.finish)  # Both wait for the disk.
         joined = rows_file.finish()
-        index.finish()
+        indexed.result()
     return Selection(
         rows=joined,
         runs=tuple(map(tuple, runs)),

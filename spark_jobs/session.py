@@ -92,7 +92,7 @@ class SessionPlan:
             "spark.executor.extraJavaOptions": _JVM_OPTIONS,
             "spark.executorEnv.PYTHONPATH": str(PROJECT),
             "spark.executorEnv.PYTHONSAFEPATH": "1",
-            "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",  # ours frees less often
+            "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",  # its own gives back too soon
             "spark.log.level": "ERROR",
             **self._sockets(),
             "spark.scheduler.mode": "FAIR",

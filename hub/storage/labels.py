@@ -15,9 +15,8 @@ import os
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from hub import mmr
@@ -37,8 +36,7 @@ OPEN_FILES_MAX: Final = 256
 PRUNED_BIT: Final = 1 << 31  # of msg_bytes: the frame there is a SPINE
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where one entry stands in the log, and when it was committed."""
 
     segment: int
@@ -81,7 +79,7 @@ def decode_position(data: bytes, where: str, offset: int) -> Position:
     body = data[: INDEX.size]
     if len(data) != INDEX_BYTES or _CRC.pack(crc32(body)) != data[INDEX.size :]:
         raise Damage(where, offset, "index record does not match its checksum")
-    return Position(*INDEX.unpack(body))
+    return Position._make(INDEX.unpack(body))
 
 
 def encode_checkpoint(upto_seq: int, wire: bytes) -> bytes:
