@@ -54,6 +54,15 @@ def test_children_that_ended_make_nothing_valid() -> None:
         assert not children.ask(signed(3, flawed=0))()
 
 
+def test_where_no_child_can_be_started_all_is_verified_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hub.verifiers.sys.executable", "/nowhere/python")
+    with Verifiers(2) as children:
+        assert children.ask(signed(3))()
+        assert not children.ask(signed(3, flawed=1))()
+
+
 def test_a_request_that_is_cut_gets_no_answer() -> None:
     sink = io.BytesIO()
     serve(io.BytesIO((2).to_bytes(4, "big") + bytes(128)), sink)
