@@ -52,6 +52,7 @@ _START: Final = Cursor()
 _SETTLE_AT: Final = 256
 _ROWS_AT_ONCE: Final = 64  # SQLite takes 999 values in one statement, wherever it was built
 _SETTLE_EVERY_S: Final = 0.05
+_STEP_BYTES: Final = 1 << 20  # of messages that are removed in one step
 
 
 class Outbox(OutboxFile):
@@ -124,14 +125,14 @@ class Outbox(OutboxFile):
                 self._keys.add(notes)
                 if mark is not None:
                     self._keys.set_mark(mark)
-                self._write_settled()
+                removed = self._write_settled()
                 for label, next_seq in cursors.items():
                     self._write_cursor(label, replace(self.cursor(label), next_seq=next_seq))
             self._next_id += len(made)
             self._keys.added(notes)
             for label, next_seq in cursors.items():
                 self._cursors[label] = replace(self.cursor(label), next_seq=next_seq)
-            self._settled_written()
+            self._settled_written(removed)
         return entries
 
     def _insert(self, entries: Sequence[Entry], made: Sequence[tuple[Draft, Authored]]) -> None:
@@ -271,24 +272,41 @@ class Outbox(OutboxFile):
                 with contextlib.suppress(StoreError):  # A full disk: they go with a later step.
                     self.write_settled()
 
+    def rest(self) -> None:
+        """Leave nothing behind that is settled, and no file that is mostly empty."""
+        self.write_settled()
+        self.shrink()
+
     def write_settled(self) -> None:
         """Remove what is settled now, rather than with the next entries that are stored."""
         with self._guard:
-            if self._settled:
+            while self._settled:
                 with self._transaction(durable=False):
-                    self._write_settled()
-                self._settled_written()
+                    removed = self._write_settled()
+                self._settled_written(removed)
 
-    def _write_settled(self) -> None:
-        if self._settled:
-            self._remove([entry.id for entry, _ in self._settled])
-            self._keys.settle((entry.id, receipt) for entry, receipt in self._settled)
-            for label in {entry.label for entry, _ in self._settled}:
+    def _write_settled(self) -> int:
+        """Remove the first of what is settled; how many, for `_settled_written`.
+
+        No more than one step should write: a disk that is nearly full takes small steps only.
+        """
+        count = size = 0
+        for entry, _ in self._settled:
+            size += len(entry.msg_bytes)
+            if count and size > _STEP_BYTES:
+                break
+            count += 1
+        part = self._settled[:count]
+        if part:
+            self._remove([entry.id for entry, _ in part])
+            self._keys.settle((entry.id, receipt) for entry, receipt in part)
+            for label in {entry.label for entry, _ in part}:
                 self._write_cursor(label, self.cursor(label))
+        return count
 
-    def _settled_written(self) -> None:
-        self._keys.settled(entry.id for entry, _ in self._settled)
-        self._settled = []
+    def _settled_written(self, count: int) -> None:
+        self._keys.settled(entry.id for entry, _ in self._settled[:count])
+        del self._settled[:count]
         self._settled_at = time.monotonic()
 
     def _remove(self, entry_ids: Sequence[int]) -> None:

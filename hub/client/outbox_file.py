@@ -5,6 +5,8 @@ Only storing must outlive a power failure at once; the rest is found out again [
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -19,6 +21,8 @@ from hub.types import ClientId
 
 _FILE: Final = "outbox.sqlite"
 _VERSION: Final = 2  # 1 had no keys and no marks
+_SHRINK_BYTES: Final = 4 << 20  # an empty part that is worth giving back
+_LOW_BYTES: Final = 64 << 20  # of the disk: from here on the write-ahead file stays empty
 _SCHEMA: Final = """
 CREATE TABLE cursor (
     label BLOB PRIMARY KEY, next_seq INTEGER NOT NULL, settled_seq INTEGER NOT NULL,
@@ -48,6 +52,7 @@ class OutboxFile:
     def __init__(self, directory: Path | None, client_id: ClientId) -> None:
         self._lock: DirectoryLock | None = None
         self._guard = threading.RLock()
+        self._directory = directory
         target = ":memory:"
         if directory is not None:
             folder = directory / client_id.hex()
@@ -82,6 +87,20 @@ class OutboxFile:
             )
         elif version != _VERSION:
             raise StoreError(f"outbox of version {version}, expected {_VERSION}")
+
+    def shrink(self) -> None:
+        """Give the empty part of the file back to the disk, where it is large and most of it.
+
+        After an outage it would keep the disk full of nothing, and the spool from taking events.
+        """
+        with self._held() as db:
+            free, pages, page_bytes = (
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("freelist_count", "page_count", "page_size")
+            )
+            if free * page_bytes >= _SHRINK_BYTES and 2 * free >= pages:
+                db.execute("VACUUM")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Give the key up for another process."""
@@ -120,4 +139,19 @@ class OutboxFile:
             except BaseException:
                 if db.in_transaction:  # A full disk may have ended it already.
                     db.execute("ROLLBACK")
+                self._empty_ahead(db)
                 raise
+            self._empty_ahead(db)
+
+    def _empty_ahead(self, db: sqlite3.Connection) -> None:
+        """On a disk that is nearly full, give the room of the write-ahead file back at once.
+
+        A step that failed has left it as long as the disk was free, and what is in it needs as
+        much again in the file itself: together they would keep all that is stored from being sent.
+        """
+        if self._directory is None:
+            return
+        found = os.statvfs(self._directory)
+        if found.f_bavail * found.f_frsize < _LOW_BYTES:
+            with contextlib.suppress(sqlite3.Error):  # the next step tries again
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -160,8 +160,8 @@ class Producer:
         self._outbox.drop_mark(source)
 
     def rest(self) -> None:
-        """Nothing is being sent: remove what is settled, so that others see it too."""
-        self._outbox.write_settled()
+        """Nothing is being sent: remove what is settled, so that others see it, and its room."""
+        self._outbox.rest()
 
     def abandon(self) -> None:
         """In a forked child: let go of what the parent holds."""
