@@ -131,7 +131,17 @@ def project_fields(
     limits: Limits = DEFAULT,
 ) -> Fields:
     """What `project` finds, as a tuple: ingest makes columns of millions of them."""
-    receipt = Receipt.decode(receipt_bytes)
+    return fields_beside(msg_bytes, Receipt.decode(receipt_bytes), secrets, profiles, limits)
+
+
+def fields_beside(
+    msg_bytes: bytes,
+    receipt: Receipt,
+    secrets: Sequence[ReaderSecret],
+    profiles: Mapping[ProfileId, Profile] = PROFILES,
+    limits: Limits = DEFAULT,
+) -> Fields:
+    """The same for whoever has decoded the RECEIPT already."""
     found = _event_at(msg_bytes, receipt, secrets, profiles, limits) if secrets else None
     return found or fields_of(Msg.decode(msg_bytes), receipt, secrets, profiles, limits)
 
@@ -190,7 +200,7 @@ def fields_of(
     profiles: Mapping[ProfileId, Profile] = PROFILES,
     limits: Limits = DEFAULT,
 ) -> Fields:
-    """The same for whoever has decoded the two already."""
+    """The same for whoever has decoded both."""
     msg.check_ct_hash()
     leaf_hash = msg.leaf_hash()
     if receipt.leaf_hash != leaf_hash or receipt.label != msg.label:

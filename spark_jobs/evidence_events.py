@@ -25,7 +25,7 @@ from hub.wire.receipt import Receipt
 from queryapi.contract.codes import QueryCode, QueryError, failed_at
 from recorder.lake.columns import fields_table, path_column
 from recorder.lake.shred import shred
-from recorder.projection import Fields, fields_of
+from recorder.projection import Fields, fields_beside
 from spark_jobs.chunk import StreamSecret
 from spark_jobs.query_batch import Batch
 from spark_jobs.query_damage import UNREAD, broken
@@ -85,11 +85,10 @@ class EventChecker:
         receipt = Receipt.decode(receipt_bytes)
         if receipt.stream_seq != seq or receipt.label != self._witness.label:
             raise ProofError("the RECEIPT is of another place")  # (1)
-        msg = Msg.decode(msg_bytes)
         if is_signed:
             check_signer(receipt, self._witness.hub_keys)  # (1)
-            msg.verify()  # (2)
-        return fields_of(msg, receipt, self._secrets)  # (3), opens for (4)
+            Msg.decode(msg_bytes).verify()  # (2)
+        return fields_beside(msg_bytes, receipt, self._secrets)  # (3), opens for (4)
 
     def _entries(self, seqs: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
         """MSG and RECEIPT of these sequences, from the row groups that hold them."""
