@@ -46,7 +46,8 @@ class Worker:
         )
         self._peer = peer
         await self._ready.wait()
-        assert self._settings is not None
+        if self._settings is None:
+            return  # The writer was gone before it had said anything.
         self._app = DataPlane(self._settings, peer)
         server = adopting_server(self._app, HttpLimits(), self._context())
         loop.add_reader(self._accepted, self._adopt, server)
@@ -74,6 +75,7 @@ class Worker:
         if self._app is not None:
             self._app.writer_gone()
         self._stopped.set()
+        self._ready.set()
 
     def _frame(self, _peer: ipc.Peer, kind: int, ident: int, payload: bytes) -> None:
         if kind == ipc.HELLO:
